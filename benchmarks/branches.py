@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import jax
 
 import converter
-from converter.verify.noise import Noise
+from converter.verify.noise import PerturbedEvaluation
 from converter.verify.samples import samples
-from converter.verify.steering import coverage_of, steered_samples
+from converter.verify.steering import draw_steered_samples, measure_coverage
 from tests.conformance import Case
 from tests.programs.table import PROGRAMS
 from zoo.common.runtime import ERRORS
@@ -51,9 +51,9 @@ def measure_program(name: str, case: Case, check: bool) -> Row:
     """Return the counts of one program. `check` is whether to verify the file too."""
     with jax.enable_x64(case.x64):
         export = case.export()
-        params = Noise(export.retrace).params
-        basic = coverage_of(export.retrace(), params, [x for _, x in samples(export.graph)])
-        drawn, full = steered_samples(export.graph, export.retrace(), params)
+        params = PerturbedEvaluation(export.retrace).params
+        basic = measure_coverage(export.retrace(), params, [x for _, x in samples(export.graph)])
+        drawn, full = draw_steered_samples(export.graph, export.retrace(), params)
         seconds = None
         if check:
             start = time.process_time()

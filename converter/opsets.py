@@ -14,9 +14,9 @@ IR_VERSIONS = {
 OPSETS = range(17, 27)
 """The supported opsets."""
 
-OLDEST = OPSETS.start
+OLDEST_OPSET = OPSETS.start
 
-FUSED = 23
+FIRST_FUSED_OPSET = 23
 """The first opset with operators for attention, rotary embeddings and RMS norms."""
 
 TARGET_NAMES = tuple(
@@ -32,7 +32,8 @@ OLDEST_RUNTIME: Final = "1.23.1"
 1.23.0 confuses the groups of heads of `Attention`."""
 
 OLDEST_ON_CUDA: Final = "1.25"
-"""The first ONNX Runtime whose CUDA provider has the operators of `FUSED`, by its release notes."""
+"""The first ONNX Runtime whose CUDA provider has the operators of `FIRST_FUSED_OPSET`, by its
+release notes."""
 
 WEB_RELEASE: Final = "1.30.0"
 """The newest release of onnxruntime-web on npm: files for the web use its kernels."""
@@ -48,7 +49,7 @@ def is_older(version: str, other: str) -> bool:
     return first < second
 
 
-def too_old(version: str) -> str:
+def warning_if_too_old(version: str) -> str:
     """Return a warning if this version of ONNX Runtime is older than ``OLDEST_RUNTIME``, else "".
 
     Files cannot be verified in an older version.

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import jax
 
-from converter.api.conversion import finish
+from converter.api.conversion import build_export
 from converter.api.request import BisectionRequest, accepts_arguments_of
 from converter.pipeline import passes
 from converter.verify.samples import check_inputs_allowed
-from converter.verify.watch import Change, StepChangedError, Watch
+from converter.verify.watch import Change, PassChecker, StepChangedError
 
 
 @accepts_arguments_of(BisectionRequest)
@@ -31,15 +31,15 @@ def bisect(request: BisectionRequest) -> Change | None:
     """
     if request.specs is None:
         request = replace(request, specs=request.inputs)
-    graph = request.trace(request.calls)
+    graph = request.trace(request.kept_calls)
     interface = request.interface(graph)
     arrays = interface.to_file_arrays(jax.tree.leaves(list(request.inputs)))
     check_inputs_allowed(graph, arrays)
-    watch = Watch(request.trace, [("given", arrays)], interface.wrap(request.call))
+    watch = PassChecker(request.trace, [("given", arrays)], interface.wrap(request.call))
     try:
-        watch.trace()
+        watch.check_trace()
         passes.run_passes(graph, request, watch)
-        watch.file(finish(graph, request, request.trace))
+        watch.check_file(build_export(graph, request, request.trace))
     except StepChangedError as found:
         return found.change
     return None

@@ -28,7 +28,7 @@ from converter.pipeline.settings import PassSettings
 from converter.targets import Target
 from converter.verify.checking import check
 from converter.verify.samples import samples
-from converter.verify.watch import Watch
+from converter.verify.watch import PassChecker
 
 logger = logging.getLogger(__name__)
 
@@ -103,17 +103,17 @@ def to_onnx(request: FileRequest) -> Export:
     metadata = metadata_of(request.metadata)
     dump = _stage_dumper(os.environ.get("CONVERTER_DUMP"))
     with _freeze_existing_objects():
-        graph = request.trace(request.calls)
+        graph = request.trace(request.kept_calls)
         request.runtime.check_fixed_sizes(graph)
         dump("trace", graph)
         interface = request.interface(graph)
         checks = os.environ.get("CONVERTER_CHECK")
         call = interface.wrap(request.call)
-        watches = [Watch(request.trace, [*samples(graph)], call)] if checks else []
+        watches = [PassChecker(request.trace, [*samples(graph)], call)] if checks else []
         passes.run_passes(graph, request, dump, *watches)
-        unverified = finish(graph, request, request.trace, metadata, request.source_lines)
+        unverified = build_export(graph, request, request.trace, metadata, request.source_lines)
     for watch in watches if not saving.missing_parameters(unverified.model, graph) else ():
-        watch.file(unverified)
+        watch.check_file(unverified)
     export = replace(unverified, interface=interface)
     dump("model", export.model.graph)
     verify = request.verify
@@ -173,7 +173,7 @@ def _verify_export(export: Export, request: FileRequest, inputs: Sequence[Any] |
     return replace(export, verdict=verdict, report=verified)
 
 
-def finish(
+def build_export(
     graph: Graph,
     settings: PassSettings,
     retrace: Callable[[], Graph],
@@ -200,7 +200,7 @@ def finish(
     newer = sorted(settings.newer.items())
     report_of_model = replace(
         report(model),
-        near_misses=group_near_misses(settings.notes),
+        near_misses=group_near_misses(settings.near_misses),
         deviations=[
             f"{sentence} ({len(nodes)} {nodes[0].op}, first from {source_line(nodes[0])})"
             for sentence, nodes in settings.deviations.items()

@@ -56,7 +56,7 @@ def explain(request: GraphRequest) -> Explanation:
     """
     refused: list[UnsupportedError] = []
     try:
-        graph = request.trace(request.calls)
+        graph = request.trace(request.kept_calls)
         passes.run_passes(graph, request)
     except UnsupportedError as error:
         return Explanation(_group_by_reason([error]), is_complete=False)

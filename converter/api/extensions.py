@@ -7,19 +7,19 @@ from typing import TypeAlias
 from jax.extend.core import Primitive
 
 from converter.decompositions.registered import Applies, DecompositionFunction, always, register_as
-from converter.frontend.calls import is_users
+from converter.frontend.calls import is_user_primitive
 from converter.fuse import user_recognisers as recognisers
-from converter.ir import ops, outside
+from converter.ir import ops, registry
 from converter.ir.op import Op
 from converter.lower import lowerings as rules
 from converter.lower.lowerings import Lowering
-from converter.opsets import OLDEST
+from converter.opsets import OLDEST_OPSET
 
 OperationName: TypeAlias = Primitive | str
 
 
 def rule(
-    *operations: OperationName, since: int = OLDEST, ignores: Iterable[str] = ()
+    *operations: OperationName, since: int = OLDEST_OPSET, ignores: Iterable[str] = ()
 ) -> Callable[[Lowering], Lowering]:
     """Register a lowering rule for one or more operations.
 
@@ -66,7 +66,7 @@ def expansion(
             By default it always applies.
     """
     operations = [*map(_find_operation, primitives)]
-    return register_as(outside.expansions.add, operations, ignores, applies=only)
+    return register_as(registry.expansions.add, operations, ignores, applies=only)
 
 
 @contextmanager
@@ -80,8 +80,8 @@ def extensions() -> Iterator[None]:
             export = converter.to_onnx(fn, specs)
     """
     with (
-        outside.registered_rules.restoring(),
-        outside.expansions.restoring(),
+        registry.registered_rules.restoring(),
+        registry.expansions.restoring(),
         recognisers.restoring_registrations(),
     ):
         yield
@@ -95,4 +95,4 @@ def _find_operation(op: OperationName) -> Op | str:
     """
     if isinstance(op, str):
         return op
-    return ops.user_op(op) if is_users(op) else ops.op_by_name(op.name)
+    return ops.user_op(op) if is_user_primitive(op) else ops.op_by_name(op.name)

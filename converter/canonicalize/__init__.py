@@ -13,7 +13,7 @@ from converter.canonicalize import identities, reshaping, slicing
 from converter.canonicalize.emptiness import fill_empty
 from converter.ir import Graph, Value, const, ops
 from converter.ir.equality import merge_equals
-from converter.ir.evaluation import CEILING, compute, is_computable, size_in_bytes
+from converter.ir.evaluation import MAX_GROWTH_BYTES, compute_array, is_computable, size_in_bytes
 from converter.ir.op import Op
 from converter.ir.origins import source_behind
 from converter.ir.rewrite import Rule, drop_dead, sweep
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 8  # every round only shrinks the graph; real networks need three
 
-FORWARDING_OPS = tuple(op for op in ops.stated() if op.forwards)
+FORWARDING_OPS = tuple(op for op in ops.defined_ops() if op.forwards)
 _REWRITTEN_OPS = (ops.squeeze, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub)
 ELIMINATED_OPS = frozenset({*_REWRITTEN_OPS, *FORWARDING_OPS})
 """Operations that canonicalization eliminates."""
@@ -60,31 +60,31 @@ RULES: dict[Op, Rule] = {
 
 # An intermediate value may exceed all of its sources by this many bytes: a mask of 1 MiB is
 # computed from numbers that take more.
-EXTRA_BYTES = 16 * CEILING
+EXTRA_BYTES = 16 * MAX_GROWTH_BYTES
 
 
 def fold_constants(graph: Graph) -> bool:
     """Replace values that depend only on constants by their numbers, in place.
 
     A value is replaced if it is an output, or an operand of a node that depends on other values
-    too, and if its numbers take at most `CEILING` bytes. Broadcasts stay in the graph. Return True
-    if any value was replaced.
+    too, and if its numbers take at most `MAX_GROWTH_BYTES` bytes. Broadcasts stay in the graph.
+    Return True if any value was replaced.
     """
-    constants = computable(graph, ("const",))
+    constants = find_computable(graph, ("const",))
     needed: dict[int, Value] = {}
-    for value in boundary(graph, constants) if constants else ():
+    for value in values_read_outside(graph, constants) if constants else ():
         source = source_behind(value, (ops.broadcast_in_dim,))  # broadcasts stay in the graph
-        if id(source) in constants and size_in_bytes(source) <= CEILING:
+        if id(source) in constants and size_in_bytes(source) <= MAX_GROWTH_BYTES:
             needed[id(source)] = source
     if not needed:
         return False
     memo: dict[int, Any] = {}
-    table = {i: const(compute(value, lambda v: v.const, memo)) for i, value in needed.items()}
+    table = {i: const(compute_array(value, lambda v: v.const, memo)) for i, value in needed.items()}
     graph.replace_operands(lambda v: table.get(id(v), v))
     return True
 
 
-def computable(graph: Graph, kinds: Container[str]) -> set[int]:
+def find_computable(graph: Graph, kinds: Container[str]) -> set[int]:
     """Return the ids of the values that can be evaluated from values of these kinds alone.
 
     Results of control flow and calls, and values with named sizes, are excluded. So are values that
@@ -109,7 +109,7 @@ def computable(graph: Graph, kinds: Container[str]) -> set[int]:
     return computable_ids
 
 
-def boundary(graph: Graph, inner: Container[int]) -> list[Value]:
+def values_read_outside(graph: Graph, inner: Container[int]) -> list[Value]:
     """Return the values that are read from outside of a set of values.
 
     These are the inputs of all nodes that compute no value of the set, and the outputs of the graph

@@ -41,7 +41,7 @@ def is_empty(value: Value) -> bool:
     return any([dims.is_static(d) and d == 0 for d in value.shape])
 
 
-def reduce_empty(node: Node, editor: Editor) -> Value | None:
+def fold_empty_reduction(node: Node, editor: Editor) -> Value | None:
     """Replace a reduction, product or convolution that reduces no elements by its neutral number.
 
     The result of a sum over an empty axis, for example, is a broadcast zero. Return None if no
@@ -84,7 +84,7 @@ def skip_empty_update(index: int) -> Rule:
     return lambda node, _: node.inputs[0] if is_empty(node.inputs[index]) else None
 
 
-def scatter_empty(node: Node, editor: Editor) -> Value | None:
+def fold_empty_scatter(node: Node, editor: Editor) -> Value | None:
     """Replace ``select_and_scatter_add`` by zeros if its first operand, the elements to scatter,
     has no elements. Otherwise return None."""
     if not is_empty(node.inputs[0]):

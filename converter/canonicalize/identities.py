@@ -6,7 +6,11 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from converter.canonicalize.emptiness import reduce_empty, scatter_empty, skip_empty_update
+from converter.canonicalize.emptiness import (
+    fold_empty_reduction,
+    fold_empty_scatter,
+    skip_empty_update,
+)
 from converter.canonicalize.slicing import match_interleaving
 from converter.canonicalize.updates import join_updates
 from converter.ir import Node, Value, const, dims, ops
@@ -38,7 +42,7 @@ def _drop_number(node: Node, number: float) -> Value | None:
     the operation commutes. Otherwise return None."""
     for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
-        if scalar(node.inputs[side]) == number and dims.same_shape(other.shape, node.out.shape):
+        if scalar(node.inputs[side]) == number and dims.is_same_shape(other.shape, node.out.shape):
             return other
     return None
 
@@ -79,7 +83,7 @@ def _pow(node: Node, editor: Editor) -> Value | None:
     ONNX's Pow takes as long as twenty products.
     """
     x, exponent = node.inputs
-    if not dims.same_shape(x.shape, node.out.shape):
+    if not dims.is_same_shape(x.shape, node.out.shape):
         return None
     if scalar(exponent) != 1.5 or known_range(x, MAX_RANGE_DEPTH).low < 0:
         return None
@@ -135,7 +139,7 @@ def _fold_equality(node: Node, editor: Editor) -> Value | None:
 def _drop_clamp(node: Node, _: Editor) -> Value | None:
     """Return the operand of a clamp if its known range is within the bounds, otherwise None."""
     x = node.inputs[1]
-    if not dims.same_shape(x.shape, node.out.shape):
+    if not dims.is_same_shape(x.shape, node.out.shape):
         return None
     low, interval, high = (known_range(v, MAX_RANGE_DEPTH) for v in node.inputs)
     is_inside = low.high <= interval.low and interval.high <= high.low
@@ -150,7 +154,7 @@ def _drop_abs(node: Node, _: Editor) -> Value | None:
     return None.
     """
     x = node.inputs[0]
-    is_nonnegative_op = x.made_by(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(
+    is_nonnegative_op = x.producer_if(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(
         x.dtype
     )
     return x if is_nonnegative_op and known_range(x, MAX_RANGE_DEPTH).low >= 0 else None
@@ -178,16 +182,16 @@ def _fold_select(node: Node, _: Editor) -> Value | None:
         case_value = cases[0]
     else:
         return None
-    return case_value if dims.same_shape(case_value.shape, node.out.shape) else None
+    return case_value if dims.is_same_shape(case_value.shape, node.out.shape) else None
 
 
 def _reduce(node: Node, editor: Editor) -> Value | None:
     """Return the operand, reshaped, if all reduced axes have size one. Return a constant for a
     reduction over no elements, otherwise None."""
     source = node.inputs[0]
-    if all(dims.same(source.shape[a], 1) for a in node.params["axes"]):
+    if all(dims.is_same_dim(source.shape[a], 1) for a in node.params["axes"]):
         return editor.reshape(source, node.out.shape)
-    return reduce_empty(node, editor)
+    return fold_empty_reduction(node, editor)
 
 
 def _scatter_sub(node: Node, editor: Editor) -> Value:
@@ -209,10 +213,10 @@ def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
     ``bits`` are an integer that fits the fraction of a float. JAX draws numbers between 0 and 1 in
     this way. Before opset 26, ONNX has no operator that reinterprets bits as a float.
     """
-    bitcast, dtype = node.inputs[0].made_by(ops.bitcast_convert_type), node.out.dtype
+    bitcast, dtype = node.inputs[0].producer_if(ops.bitcast_convert_type), node.out.dtype
     if bitcast is None or scalar(node.inputs[1]) != 1 or not is_float(dtype):
         return None
-    bits = bitcast.inputs[0].made_by(ops.or_)
+    bits = bitcast.inputs[0].producer_if(ops.or_)
     digits = None if bits is None else _fraction_digits(bits, dtype)
     if digits is None:
         return None
@@ -234,7 +238,7 @@ def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
 def _drop_empty_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
     """Return the initial states and empty results of a scan of length zero. Otherwise return
     None."""
-    if not dims.same(node.params["length"], 0):
+    if not dims.is_same_dim(node.params["length"], 0):
         return None
     count = node.params["num_carry"]
     empty = [editor.broadcast(const(0, v.dtype), v.shape, ()) for v in node.outputs[count:]]
@@ -258,14 +262,14 @@ RULES: dict[Op, Rule] = {
     ops.select_n: _fold_select,
     ops.scatter_sub: _scatter_sub,
     ops.dim_as_value: _dim_as_value,
-    **dict.fromkeys((op for op in ops.stated() if op.reduces), _reduce),
-    **dict.fromkeys((ops.conv_general_dilated, ops.reduce_window_sum), reduce_empty),
-    **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), reduce_empty),
+    **dict.fromkeys((op for op in ops.defined_ops() if op.reduces), _reduce),
+    **dict.fromkeys((ops.conv_general_dilated, ops.reduce_window_sum), fold_empty_reduction),
+    **dict.fromkeys((ops.reduce_window_max, ops.reduce_window_min), fold_empty_reduction),
     ops.dynamic_update_slice: skip_empty_update(1),
     **dict.fromkeys(ops.SCATTERS, skip_empty_update(2)),
     ops.scatter: lambda node, editor: (
         skip_empty_update(2)(node, editor) or join_updates(node, editor)
     ),
-    ops.select_and_scatter_add: scatter_empty,
+    ops.select_and_scatter_add: fold_empty_scatter,
     ops.scan: _drop_empty_scan,
 }

@@ -5,10 +5,10 @@
 
 from typing import Any
 
-from converter.canonicalize.emptiness import reduce_empty
+from converter.canonicalize.emptiness import fold_empty_reduction
 from converter.ir import Node, Value, dims, ops
-from converter.ir.axes import along
-from converter.ir.moves import above, write
+from converter.ir.axes import view_of
+from converter.ir.moves import emit_view, view_of_operand
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, inverse_order, moves_only_ones
 
@@ -22,7 +22,7 @@ def _drop_cumulative(node: Node, _: Editor) -> Value | None:
     """Return the operand of a cumulative sum, product or extremum along an axis of size one,
     otherwise None."""
     x = node.inputs[0]
-    return x if dims.same(x.shape[node.params["axis"]], 1) else None
+    return x if dims.is_same_dim(x.shape[node.params["axis"]], 1) else None
 
 
 def _canonicalize_reshape(node: Node, editor: Editor) -> Value | None:
@@ -37,7 +37,7 @@ def _canonicalize_reshape(node: Node, editor: Editor) -> Value | None:
         return editor.reshape(editor.transpose(source, order), node.out.shape)
     if is_reshape and (contraction := _move_ones_into_einsum(node, editor)) is not None:
         return contraction
-    is_needed = not dims.same_shape(source.shape, node.out.shape) and not source.made_by(
+    is_needed = not dims.is_same_shape(source.shape, node.out.shape) and not source.producer_if(
         ops.reshape
     )
     if is_needed and is_reshape and set(node.params) == {"shape"}:
@@ -49,15 +49,15 @@ def _move_ones_into_einsum(node: Node, editor: Editor) -> Value | None:
     """Rewrite a reshape that only moves axes of size one, after an einsum that nothing else reads,
     as an einsum with its result labels permuted. Otherwise return None."""
     source, shape = node.inputs[0], node.out.shape
-    inner = source.made_by(ops.einsum)
+    inner = source.producer_if(ops.einsum)
     if inner is None or not editor.single_use(source) or source.rank != len(shape):
         return None
-    ones = [i for i, d in enumerate(source.shape) if dims.same(d, 1)]
+    ones = [i for i, d in enumerate(source.shape) if dims.is_same_dim(d, 1)]
     other_axes = [i for i in range(source.rank) if i not in ones]
-    if sum(dims.same(d, 1) for d in shape) != len(ones):
+    if sum(dims.is_same_dim(d, 1) for d in shape) != len(ones):
         return None
-    order = [(ones if dims.same(d, 1) else other_axes).pop(0) for d in shape]
-    if order == sorted(order) or not dims.same_shape([source.shape[i] for i in order], shape):
+    order = [(ones if dims.is_same_dim(d, 1) else other_axes).pop(0) for d in shape]
+    if order == sorted(order) or not dims.is_same_shape([source.shape[i] for i in order], shape):
         return None
     params = {**inner.params, "out": [inner.params["out"][i] for i in order]}
     return editor.add(ops.einsum, inner.inputs, shape, node.out.dtype, params)
@@ -71,12 +71,12 @@ def _canonicalize_transpose(node: Node, editor: Editor) -> Value | None:
     Otherwise return None.
     """
     source, order, shape = node.inputs[0], tuple(node.params["permutation"]), node.out.shape
-    if (inner := source.made_by(ops.einsum)) and editor.single_use(source):
+    if (inner := source.producer_if(ops.einsum)) and editor.single_use(source):
         params = {**inner.params, "out": [inner.params["out"][i] for i in order]}
         return editor.add(ops.einsum, inner.inputs, shape, node.out.dtype, params)
-    if moves_only_ones(source.shape, order) or source.made_by(ops.transpose):
+    if moves_only_ones(source.shape, order) or source.producer_if(ops.transpose):
         return editor.transpose(source, order)
-    if inner := source.made_by(ops.broadcast_in_dim):
+    if inner := source.producer_if(ops.broadcast_in_dim):
         axes = [order.index(a) for a in inner.params["broadcast_dimensions"]]
         return editor.broadcast(inner.inputs[0], shape, axes) if axes == sorted(axes) else None
     return None
@@ -90,14 +90,14 @@ def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
     """
     source, shape = node.inputs[0], node.out.shape
     axes = list(node.params["broadcast_dimensions"])
-    if inner := source.made_by(ops.broadcast_in_dim):
+    if inner := source.producer_if(ops.broadcast_in_dim):
         outer = [axes[a] for a in inner.params["broadcast_dimensions"]]
         return editor.broadcast(inner.inputs[0], shape, outer)
-    if dims.same_shape(dims.expand_with_ones(source.shape, axes, len(shape)), shape):
+    if dims.is_same_shape(dims.expand_with_ones(source.shape, axes, len(shape)), shape):
         return editor.broadcast(source, shape, axes)
-    if inner := source.made_by(ops.reshape):
-        squeezed = [a for a in range(source.rank) if not dims.same(source.shape[a], 1)]
-        if dims.same_shape(inner.inputs[0].shape, [source.shape[a] for a in squeezed]):
+    if inner := source.producer_if(ops.reshape):
+        squeezed = [a for a in range(source.rank) if not dims.is_same_dim(source.shape[a], 1)]
+        if dims.is_same_shape(inner.inputs[0].shape, [source.shape[a] for a in squeezed]):
             return editor.broadcast(inner.inputs[0], shape, [axes[a] for a in squeezed])
     return None
 
@@ -105,11 +105,11 @@ def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
 def _drop_double_reverse(node: Node, editor: Editor) -> Value | None:
     """Return the operand of two reversals of the same axes, also if there is a transpose between
     them, which stays. Otherwise return None."""
-    view = above(along(node.out))
+    view = view_of_operand(view_of(node.out))
     if view is not None and view.op() is ops.transpose:
-        view = above(view)
-    source = above(view) if view is not None and view.op() is ops.rev else None
-    return None if source is None else write(editor, source, node.out.shape)
+        view = view_of_operand(view)
+    source = view_of_operand(view) if view is not None and view.op() is ops.rev else None
+    return None if source is None else emit_view(editor, source, node.out.shape)
 
 
 # ------------------------------------------------------------------------- contractions by labels
@@ -121,7 +121,7 @@ def _dot_general(node: Node, editor: Editor) -> Value:
     The result has the batch axes first, then the free axes of the left operand, then of the right
     one.
     """
-    if (constant := reduce_empty(node, editor)) is not None:
+    if (constant := fold_empty_reduction(node, editor)) is not None:
         return constant
     (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = node.params["dimension_numbers"]
     x, y = node.inputs
@@ -146,11 +146,11 @@ def _einsum(node: Node, editor: Editor) -> Value | None:
     labels = [node.params["lhs"], node.params["rhs"]]
     inputs = list(node.inputs)
     for side in (0, 1):
-        if inner := inputs[side].made_by(ops.transpose):
+        if inner := inputs[side].producer_if(ops.transpose):
             inverse = inverse_order(inner.params["permutation"])
             labels[side] = [labels[side][i] for i in inverse]
             inputs[side] = inner.inputs[0]
-        elif inner := inputs[side].made_by(ops.broadcast_in_dim):
+        elif inner := inputs[side].producer_if(ops.broadcast_in_dim):
             remaining = _labels_without_broadcast(
                 inner, labels[side], labels[1 - side], node.params["out"]
             )
@@ -177,7 +177,7 @@ def _labels_without_broadcast(
         result_labels: the labels of the einsum's result.
     """
     axes, source = inner.params["broadcast_dimensions"], inner.inputs[0]
-    if not all(dims.same(source.shape[i], inner.out.shape[a]) for i, a in enumerate(axes)):
+    if not all(dims.is_same_dim(source.shape[i], inner.out.shape[a]) for i, a in enumerate(axes)):
         return None
     dropped = [labels[a] for a in range(inner.out.rank) if a not in axes]
     return (

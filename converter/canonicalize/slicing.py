@@ -7,8 +7,13 @@ import numpy as np
 from jax import lax
 
 from converter.ir import Node, Value, const, dims, ops
-from converter.ir.axes import along
-from converter.ir.moves import above, has_strides, part, shortened_axes
+from converter.ir.axes import view_of
+from converter.ir.moves import (
+    has_strides,
+    shortened_axes,
+    view_of_concatenated_operand,
+    view_of_operand,
+)
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
@@ -21,13 +26,15 @@ def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
     without strides gets strides of 1. Return None if nothing changes.
     """
     source, params = node.inputs[0], node.params
-    if dims.same_shape(source.shape, node.out.shape):
+    if dims.is_same_shape(source.shape, node.out.shape):
         return source  # a slice of the same shape is the whole operand
     can_merge = source.node is not None and source.node.op in (ops.slice, ops.concatenate)
     if can_merge and not has_strides(node):
-        view, inner = above(along(node.out)), source.made_by(ops.slice)
+        view, inner = view_of_operand(view_of(node.out)), source.producer_if(ops.slice)
         if view is not None and (
-            merged := above(view) if _slices_same_axes(inner, node) else part(view)
+            merged := view_of_operand(view)
+            if _slices_same_axes(inner, node)
+            else view_of_concatenated_operand(view)
         ):
             return editor.slice_region(merged.base, merged.starts, node.out.shape)
     if params["strides"] is None:
@@ -72,7 +79,7 @@ def _canonicalize_concatenate(node: Node, editor: Editor) -> Value | None:
     """Drop empty operands of a concatenation, and merge neighbours that are broadcast in the same
     way. Return None if nothing changes."""
     axis = node.params["dimension"]
-    parts = [v for v in node.inputs if not dims.same(v.shape[axis], 0)]
+    parts = [v for v in node.inputs if not dims.is_same_dim(v.shape[axis], 0)]
     if len(parts) == 1:
         return parts[0]
     merged = _merge_broadcasts(parts, axis, editor)
@@ -90,8 +97,8 @@ def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Val
     """
     result: list[Value] = []
     for value in parts:
-        previous = result[-1].made_by(ops.broadcast_in_dim) if result else None
-        node = value.made_by(ops.broadcast_in_dim)
+        previous = result[-1].producer_if(ops.broadcast_in_dim) if result else None
+        node = value.producer_if(ops.broadcast_in_dim)
         if previous is not None and node is not None and _are_broadcast_alike(previous, node, axis):
             axes = node.params["broadcast_dimensions"]
             joined = editor.concatenate([previous.inputs[0], node.inputs[0]], axes.index(axis))
@@ -114,8 +121,10 @@ def _are_broadcast_alike(first: Node, second: Node, axis: int) -> bool:
         return False
     axis_index, nodes = axes.index(axis), (first, second)
     shapes = [(*s[:axis_index], *s[axis_index + 1 :]) for s in (n.inputs[0].shape for n in nodes)]
-    keeps_size = all(dims.same(n.inputs[0].shape[axis_index], n.out.shape[axis]) for n in nodes)
-    return keeps_size and dims.same_shape(*shapes)
+    keeps_size = all(
+        dims.is_same_dim(n.inputs[0].shape[axis_index], n.out.shape[axis]) for n in nodes
+    )
+    return keeps_size and dims.is_same_shape(*shapes)
 
 
 def _pad(node: Node, _: Editor) -> Value | None:
@@ -135,7 +144,7 @@ def match_interleaving(node: Node, editor: Editor) -> Value | None:
     for first, second in (parts, parts[::-1]):
         if first is None or second is None or (first.low, second.low) != (0, 1):
             continue
-        if first.axis == second.axis and dims.same_shape(*(v.shape for v in node.inputs)):
+        if first.axis == second.axis and dims.is_same_shape(*(v.shape for v in node.inputs)):
             return _interleave(first, second, node, editor)
     return None
 
@@ -152,7 +161,7 @@ class SpreadEntries:
 def _spread_entries(value: Value) -> SpreadEntries | None:
     """Return the entries that a pad spreads along one axis, with one zero between neighbours and up
     to one after the last. Return None for other values."""
-    pad = value.made_by(ops.pad)
+    pad = value.producer_if(ops.pad)
     if pad is None or scalar(pad.inputs[1]) != 0:
         return None
     config = pad.params["padding_config"]

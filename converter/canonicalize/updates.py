@@ -13,9 +13,14 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.ir import Node, Value, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.dims import Dim
-from converter.ir.moves import above, descended, part, write
+from converter.ir.moves import (
+    emit_view,
+    furthest_view,
+    view_of_concatenated_operand,
+    view_of_operand,
+)
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 from converter.ir.windows import scatter_window
@@ -48,7 +53,7 @@ class Part:
     source: Source
 
 
-MOST_PARTS = 8
+MAX_PARTS = 8
 
 
 def join_updates(node: Node, editor: Editor) -> Value | None:
@@ -61,14 +66,14 @@ def join_updates(node: Node, editor: Editor) -> Value | None:
 
     Returns:
         The concatenation. None if the indices are of another kind, if the scatters overlap in a way
-        that cannot be split into parts, if there are more than `MOST_PARTS`, or if a part has
+        that cannot be split into parts, if there are more than `MAX_PARTS`, or if a part has
         elements of several operands of a concatenation.
     """
     update = known_update(node)
     if update is None or not dims.is_static(node.out.shape[update.axis]):
         return None
     parts = _find_parts(node.out, update.axis)
-    if not _continues_chain(node, update) or parts is None or len(parts) > MOST_PARTS:
+    if not _continues_chain(node, update) or parts is None or len(parts) > MAX_PARTS:
         return None
     if not all(
         _is_of_one_operand(piece.source) for piece in parts if isinstance(piece.source, View)
@@ -90,9 +95,9 @@ def _continues_chain(node: Node, update: KnownUpdate) -> bool:
         update: the elements that it overwrites.
     """
     source = node.inputs[0]
-    inner = source.made_by(ops.scatter)
+    inner = source.producer_if(ops.scatter)
     inner_update = None if inner is None else known_update(inner)
-    joined = source.made_by(ops.concatenate)
+    joined = source.producer_if(ops.concatenate)
     return (
         scalar(source) is not None
         or _is_interleaved(source)
@@ -104,9 +109,9 @@ def _continues_chain(node: Node, update: KnownUpdate) -> bool:
 def _is_interleaved(value: Value) -> bool:
     """Return True for a reshape of a concatenation along an axis of size two, which interleaves two
     arrays."""
-    merged = value.made_by(ops.reshape)
-    joined = None if merged is None else merged.inputs[0].made_by(ops.concatenate)
-    return joined is not None and dims.same(joined.out.shape[joined.params["dimension"]], 2)
+    merged = value.producer_if(ops.reshape)
+    joined = None if merged is None else merged.inputs[0].producer_if(ops.concatenate)
+    return joined is not None and dims.is_same_dim(joined.out.shape[joined.params["dimension"]], 2)
 
 
 # ------------------------------------------------------------------------------------ one scatter
@@ -126,7 +131,7 @@ def known_update(node: Node) -> KnownUpdate | None:
     if not 0 < array.ndim <= 2 or vectors.shape[1] != len(numbers.scatter_dims_to_operand_dims):
         return None
     window = scatter_window(numbers, x.rank, updates.shape)
-    partial = [i for i in range(x.rank) if not dims.same(window[i], x.shape[i])]
+    partial = [i for i in range(x.rank) if not dims.is_same_dim(window[i], x.shape[i])]
     if len(partial) != 1 or not dims.all_static((window[partial[0]], x.shape[partial[0]])):
         return None
     (axis,) = partial
@@ -152,7 +157,7 @@ def _update_along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> 
     numbers, start, count = node.params["dimension_numbers"], int(column[0]), len(column)
     steps = np.diff(column)
     step = int(steps[0]) if count > 1 else 1
-    if count > 1 and not (dims.same(size, 1) and step in (1, 2) and (steps == step).all()):
+    if count > 1 and not (dims.is_same_dim(size, 1) and step in (1, 2) and (steps == step).all()):
         return None
     length = count if count > 1 else int(size)
     if start < 0 or start + (length - 1) * step >= x.shape[axis]:
@@ -163,7 +168,7 @@ def _update_along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> 
         axes[a] = position
     if count > 1:
         (axes[axis],) = (i for i in range(updates.rank) if i not in numbers.update_window_dims)
-    return KnownUpdate(axis, start, length, step, along(updates, axes))
+    return KnownUpdate(axis, start, length, step, view_of(updates, axes))
 
 
 # ------------------------------------------------------------------------------------------ parts
@@ -177,10 +182,10 @@ def _find_parts(value: Value, axis: int) -> list[Part] | None:
     overlap in a way that cannot be split into parts.
     """
     size = int(value.shape[axis])
-    node = value.made_by(ops.scatter)
+    node = value.producer_if(ops.scatter)
     update = None if node is None else known_update(node)
     if node is None or update is None or update.axis != axis:
-        return [Part(size, along(value))]
+        return [Part(size, view_of(value))]
     if update.step == 1:
         parts = _find_parts(node.inputs[0], axis)
         return _insert_part(parts, axis, update.start, Part(update.count, update.updates))
@@ -202,7 +207,7 @@ def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
     is_first = update.start == start
     if start + 2 * count > source.shape[axis]:
         return None
-    inner = source.made_by(ops.scatter)
+    inner = source.producer_if(ops.scatter)
     other = None if inner is None else known_update(inner)
     if inner is not None and other is not None:
         expected = (axis, start + int(is_first), count, 2)
@@ -210,7 +215,7 @@ def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
             return None
         half, remaining = other.updates, inner.inputs[0]
     else:
-        cut = along(source).cut(axis, start + int(is_first), count, 2)
+        cut = view_of(source).slice_axis(axis, start + int(is_first), count, 2)
         if cut is None or not (scalar(source) is not None or _is_in_concatenation(cut)):
             return None
         half, remaining = cut, source
@@ -221,7 +226,7 @@ def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
 def _is_in_concatenation(view: View) -> bool:
     """Return True if a view is of a concatenation and all its elements are of one operand.
     Operations that only move elements are looked through."""
-    return part(_view_of_origin(view)) is not None
+    return view_of_concatenated_operand(_view_of_origin(view)) is not None
 
 
 def _is_of_one_operand(view: View) -> bool:
@@ -230,12 +235,12 @@ def _is_of_one_operand(view: View) -> bool:
     A chain of many updates would otherwise become slices of concatenations of slices.
     """
     view = _view_of_origin(view)
-    return view.op() is not ops.concatenate or part(view) is not None
+    return view.op() is not ops.concatenate or view_of_concatenated_operand(view) is not None
 
 
 def _view_of_origin(view: View) -> View:
     """Return the same elements as a view of the value before all operations that only move them."""
-    while (inner := above(view)) is not None:
+    while (inner := view_of_operand(view)) is not None:
         view = inner
     return view
 
@@ -273,7 +278,7 @@ def _insert_part(parts: list[Part] | None, axis: int, start: int, new: Part) -> 
 def _cut_part(piece: Part, axis: int, start: int, size: int) -> Part:
     """Return ``size`` elements of a part from ``start`` on, or a part of size zero if they cannot
     be cut out."""
-    cut = piece.source.cut(axis, start, size) if isinstance(piece.source, View) else None
+    cut = piece.source.slice_axis(axis, start, size) if isinstance(piece.source, View) else None
     return Part(0, piece.source) if cut is None else Part(size, cut)
 
 
@@ -294,11 +299,11 @@ def _write_part(
     """
     part_shape = (*shape[:axis], piece.size, *shape[axis + 1 :])
     if isinstance(piece.source, View):
-        return write(editor, descended(piece.source), part_shape, dtype)
+        return emit_view(editor, furthest_view(piece.source), part_shape, dtype)
     count = piece.size // 2
     half = (*shape[:axis], count, *shape[axis + 1 :])
     single = (*shape[:axis], count, 1, *shape[axis + 1 :])
-    halves = [write(editor, descended(source), half, dtype) for source in piece.source]
+    halves = [emit_view(editor, furthest_view(source), half, dtype) for source in piece.source]
     broadcast_halves = [editor.broadcast(v, half, tuple(range(len(half)))) for v in halves]
     pairs = editor.concatenate([editor.reshape(v, single) for v in broadcast_halves], axis + 1)
     return editor.reshape(pairs, part_shape)

@@ -24,7 +24,7 @@ from converter.frontend.array_forms import (
     DRAWING_PRIMITIVES,
     THREEFRY,
     Constants,
-    HeldFunction,
+    PairFunction,
     is_key,
 )
 from converter.frontend.diagnostics import translate_errors
@@ -89,7 +89,7 @@ def _is_expandable(node: Node, user_op_names: Collection[str]) -> bool:
     For a node on complex numbers there always is one. Nodes on keys have none here; see
     `expand_key_operations`. ``user_op_names`` are the names of the graph's own primitives of users.
     """
-    if isinstance(node.meaning, HeldFunction):
+    if isinstance(node.meaning, PairFunction):
         return node.meaning.kind == COMPLEX
     return decompositions.find_decomposition(node.op, user_op_names) is not None
 
@@ -99,19 +99,19 @@ def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
 
     It stays if there is no decomposition, or none for its parameters and operands, or if its
     outputs have no elements. If the decomposition raises `UnsupportedError`, the node gets the
-    reason as its ``refusal``, which the lowering reports together with all others.
+    reason as its ``refusal_reason``, which the lowering reports together with all others.
     """
     if not _is_expandable(node, user_op_names) or all(0 in v.shape for v in node.outputs):
         return None
     with translate_errors(node.op.name, node.inputs, node.source):
         try:
-            if isinstance(node.meaning, HeldFunction):
+            if isinstance(node.meaning, PairFunction):
                 return _complex_jaxpr(node, node.meaning)
             return _apply_expansion(
                 decompositions.find_decomposition(node.op, user_op_names), node, node.inputs
             )
         except UnsupportedError as error:  # reported by the lowering, together with all others
-            node.refusal = error.reason
+            node.refusal_reason = error.reason
             return None
 
 
@@ -129,7 +129,7 @@ def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[An
     return trace_expansion(expansion.bind(node.params), types)
 
 
-def _complex_jaxpr(node: Node, meaning: HeldFunction) -> Any:
+def _complex_jaxpr(node: Node, meaning: PairFunction) -> Any:
     """Return the closed jaxpr of an operation on complex numbers, as a function of pairs of real
     numbers.
 
@@ -186,7 +186,7 @@ def _holds_keys(node: Node) -> bool:
     """Return True if a node moves or compares keys, or draws from threefry keys, so that it can be
     expressed on their numbers."""
     meaning = node.meaning
-    if not isinstance(meaning, HeldFunction) or meaning.kind == COMPLEX:
+    if not isinstance(meaning, PairFunction) or meaning.kind == COMPLEX:
         return False
     return meaning.primitive.name not in DRAWING_PRIMITIVES or meaning.kind == THREEFRY
 
@@ -197,7 +197,7 @@ def function_on_numbers(node: Node) -> Callable[..., Any]:
     The function takes and returns arrays in the form of the graph: a key is uint32 numbers on a
     last axis.
     """
-    assert isinstance(node.meaning, HeldFunction)
+    assert isinstance(node.meaning, PairFunction)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWING_PRIMITIVES:
         return partial(_apply_to_numbers, meaning, node.params)
@@ -208,7 +208,7 @@ def function_on_numbers(node: Node) -> Callable[..., Any]:
     return expansion.bind(node.params)
 
 
-def _apply_to_numbers(meaning: HeldFunction, params: Mapping[str, Any], *xs: jax.Array) -> Any:
+def _apply_to_numbers(meaning: PairFunction, params: Mapping[str, Any], *xs: jax.Array) -> Any:
     """Return the results of an operation that moves or compares keys, for arrays of their numbers.
 
     The operation is applied to the first number of all keys, then to the second. A comparison of

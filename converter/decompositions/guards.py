@@ -14,7 +14,7 @@ from jax import lax
 
 from converter.decompositions.registered import decomposition
 
-guard = partial(decomposition, guards=True)
+guard = partial(decomposition, is_traced_early=True)
 
 PLATFORM = "cpu"
 """The platform that ``lax.platform_dependent`` uses for a file. Other platforms may need their

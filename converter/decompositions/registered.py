@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from converter.ir import ops, outside
+from converter.ir import ops, registry
 from converter.ir.op import Op
 
 DecompositionFunction = Callable[..., Any]
@@ -22,7 +22,7 @@ Applies = Callable[[Sequence[Any], dict[str, Any]], bool]
 
 
 @dataclass(frozen=True)
-class Owner:
+class DeclaredFunction:
     """A function that computes or lowers a primitive, with the names of the primitive's parameters.
 
     The function gets the parameters that it ``reads`` as keywords. Those that it ``ignores`` are
@@ -49,13 +49,13 @@ def always(avals: Sequence[Any], params: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Expansion(Owner):
+class Expansion(DeclaredFunction):
     """A JAX function that is traced in place of a primitive.
 
     Arguments:
         applies: returns True if the function computes the primitive for operands of these types
             with these parameters.
-        guards: true for a primitive that computes nothing, or whose meaning depends on the
+        is_traced_early: true for a primitive that computes nothing, or whose meaning depends on the
             enclosing function. It is replaced while the user's function is traced, and others in a
             later pass.
         of_complex: true if the function also holds for complex numbers.
@@ -63,7 +63,7 @@ class Expansion(Owner):
     """
 
     applies: Applies = always
-    guards: bool = False
+    is_traced_early: bool = False
     of_complex: bool = False
     packed: bool = False
 
@@ -107,13 +107,16 @@ def register_as(
 
     def register(function: DecompositionFunction) -> DecompositionFunction:
         for name in names:
-            add(name, Expansion(function, read_by(function), frozenset(ignores), **fields))
+            add(
+                name,
+                Expansion(function, keyword_parameters(function), frozenset(ignores), **fields),
+            )
         return function
 
     return register
 
 
-def read_by(function: DecompositionFunction) -> frozenset[str]:
+def keyword_parameters(function: DecompositionFunction) -> frozenset[str]:
     """Return the names of the parameters that a function reads: its keyword-only arguments."""
     parameters = inspect.signature(function).parameters.values()
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
@@ -130,5 +133,5 @@ def find_decomposition(op: Op | str, user_op_names: Collection[str] = ()) -> Exp
             for such a name does not apply to JAX's primitive of that name.
     """
     named = ops.op_by_name(op)
-    expansion: Expansion | None = outside.expansions.find(named, user_op_names)
+    expansion: Expansion | None = registry.expansions.find(named, user_op_names)
     return expansion or (None if named.domain == "user" else BUILTIN_EXPANSIONS.get(named.name))

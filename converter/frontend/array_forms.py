@@ -15,7 +15,7 @@ import numpy as np
 
 from converter.errors import UnsupportedError
 from converter.ir import Graph, Node, Value, const
-from converter.ir.complex_pairs import is_complex, packed, real_type, unpack_complex
+from converter.ir.complex_pairs import is_complex, pack_complex, real_type, unpack_complex
 from converter.ir.dims import Shape, as_shape
 from converter.ir.names import Names
 from converter.ir.nodes import Meaning
@@ -82,10 +82,10 @@ def key_numbers(array: Any) -> Any:
     return jax.random.key_data(array) if is_key(array) else array
 
 
-def graph_numbers(array: Any) -> Any:
+def to_graph_array(array: Any) -> Any:
     """Return an array in the form that it has in the graph: keys as uint32 numbers, complex numbers
     as pairs of real numbers, and other arrays unchanged."""
-    return packed(key_numbers(array))
+    return pack_complex(key_numbers(array))
 
 
 def to_jax_array(array: Any, struct: Any) -> Any:
@@ -103,7 +103,7 @@ def to_jax_array(array: Any, struct: Any) -> Any:
     return jax.random.wrap_key_data(array, impl=KEY_IMPLEMENTATIONS[struct.dtype.name])
 
 
-def key_kind(avals: Iterable[Any]) -> str:
+def special_kind(avals: Iterable[Any]) -> str:
     """Return the name of the dtype of keys, such as ``key<fry>``, or `COMPLEX`, for the first type
     that is of keys or complex numbers. Return "" if there is none."""
     kinds = (
@@ -120,7 +120,7 @@ def _compile_once(primitive: Any, **params: Any) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class HeldFunction:
+class PairFunction:
     """Function of a primitive on keys or complex numbers, applied to arrays in the form of the
     graph.
 
@@ -129,7 +129,7 @@ class HeldFunction:
 
     Arguments:
         primitive: the JAX primitive.
-        kind: the dtype name of the keys, or `COMPLEX`, as `key_kind` returns it.
+        kind: the dtype name of the keys, or `COMPLEX`, as `special_kind` returns it.
         types: the types of the operands in JAX.
         hints: parameters of the primitive that do not change the result, which nodes do not have.
         jax_meaning: the function of the primitive on JAX arrays.
@@ -147,7 +147,7 @@ class HeldFunction:
         if self.primitive.name == "random_gamma":
             return [_compile_once(self.primitive, **params)(*self.to_jax_arrays(args))]
         return [
-            graph_numbers(result) for result in self.jax_meaning(self.to_jax_arrays(args), params)
+            to_graph_array(result) for result in self.jax_meaning(self.to_jax_arrays(args), params)
         ]
 
     def to_jax_arrays(self, args: Sequence[Any]) -> list[Any]:
@@ -158,14 +158,14 @@ class HeldFunction:
 # --------------------------------------------------- inputs, literals and constants of a jaxpr
 
 
-def input_value(aval: Any, name: str = "") -> Value:
+def new_input(aval: Any, name: str = "") -> Value:
     """Return a new input of a graph for an array of the JAX type ``aval``."""
     return Value(*graph_type(aval), "input", name)
 
 
-def literal_value(atom: Any) -> Value:
+def new_literal(atom: Any) -> Value:
     """Return the constant value of a literal in a jaxpr."""
-    return const(graph_numbers(np.asarray(atom.val, atom.aval.dtype)))
+    return const(to_graph_array(np.asarray(atom.val, atom.aval.dtype)))
 
 
 def node_appender(nodes: list[Node]) -> Editor:
@@ -176,10 +176,10 @@ def node_appender(nodes: list[Node]) -> Editor:
     return editor
 
 
-def parameter_value(name: str, leaf: Any) -> Value:
+def new_parameter(name: str, leaf: Any) -> Value:
     """Return a new parameter of a graph for an array of a model. The parameter is bound to the
     array's numbers, unless ``leaf`` is abstract (a `jax.ShapeDtypeStruct`)."""
-    bound = None if isinstance(leaf, jax.ShapeDtypeStruct) else graph_numbers(leaf)
+    bound = None if isinstance(leaf, jax.ShapeDtypeStruct) else to_graph_array(leaf)
     return Value(*graph_type(leaf), "param", name, bound=bound)
 
 
@@ -206,7 +206,7 @@ class Constants:
             floats = jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)
             name = floats and (self._by_id.get(id(array)) or self._name_by_content(array))
             take = self._names.take
-            value = parameter_value(take(name), array) if name else const(graph_numbers(array))
+            value = new_parameter(take(name), array) if name else const(to_graph_array(array))
             self._values[id(array)] = value, array
         return self._values[id(array)][0]
 

@@ -13,9 +13,9 @@ from converter import decompositions
 from converter.decompositions.computation import scatter_apply
 from converter.decompositions.grouped_products import grouped_convolution
 from converter.errors import UnsupportedError
-from converter.frontend.array_forms import key_kind
+from converter.frontend.array_forms import special_kind
 from converter.frontend.diagnostics import RAISED, first_line
-from converter.ir import ops, outside
+from converter.ir import ops, registry
 from converter.ir.dims import is_symbolic
 from converter.jax_versions import bind_params
 
@@ -36,7 +36,8 @@ def replacement_jaxpr(eqn: Any, hints: frozenset[str]) -> Any:
 
     It is the jaxpr of a call (``jit``, ``custom_jvp_call`` …), or a traced function: that of a
     primitive in ``REPLACEMENTS``, a product of wider operands for ``out_dtype``, or an expansion
-    that is traced at once (``Expansion.guards``). None means that the equation becomes a node.
+    that is traced at once (``Expansion.is_traced_early``). None means that the equation becomes a
+    node.
 
     Arguments:
         eqn: an equation of a jaxpr.
@@ -52,7 +53,7 @@ def replacement_jaxpr(eqn: Any, hints: frozenset[str]) -> Any:
         return _widen_operands(eqn)
     expansion = decompositions.find_decomposition(name)
     params = {k: v for k, v in eqn.params.items() if k not in hints}
-    if expansion is None or not expansion.guards or expansion.unknown(params):
+    if expansion is None or not expansion.is_traced_early or expansion.unknown(params):
         return None
     return _trace_operands(eqn, expansion.bind(params))
 
@@ -199,7 +200,7 @@ PACKAGES = ("jax", "equinox")
 _is_users: WeakKeyDictionary[Primitive, bool] = WeakKeyDictionary()
 
 
-def is_users(primitive: Primitive) -> bool:
+def is_user_primitive(primitive: Primitive) -> bool:
     """Return True if a primitive belongs neither to JAX nor to Equinox: no module of theirs has it
     as an attribute."""
     if primitive not in _is_users:
@@ -256,10 +257,10 @@ def _is_registered(eqn: Any) -> bool:
     graph.
     """
     op, operands = ops.user_op(eqn.primitive), [v.aval for v in eqn.invars]
-    if key_kind((*operands, *(v.aval for v in eqn.outvars))):
+    if special_kind((*operands, *(v.aval for v in eqn.outvars))):
         return False
     expansion = decompositions.find_decomposition(op)
     is_expanded = (
         expansion and not expansion.unknown(eqn.params) and expansion.applies(operands, eqn.params)
     )
-    return bool(is_expanded or outside.registered_rules.find(op))
+    return bool(is_expanded or registry.registered_rules.find(op))

@@ -17,21 +17,21 @@ from converter.errors import UnsupportedError
 from converter.frontend.array_forms import (
     IDENTITY_PRIMITIVES,
     Constants,
-    HeldFunction,
+    PairFunction,
     graph_type,
-    input_value,
-    key_kind,
-    literal_value,
+    new_input,
+    new_literal,
     node_appender,
+    special_kind,
 )
 from converter.frontend.calls import (
     branch_without_checks,
-    is_users,
+    is_user_primitive,
     replacement_jaxpr,
     user_primitive_jaxpr,
 )
 from converter.frontend.diagnostics import check_reshape_sizes, translate_errors
-from converter.frontend.refused import REFUSED, REFUSED_WHILE_TRACING
+from converter.frontend.refused import REFUSAL_REASONS, REFUSED_WHILE_TRACING
 from converter.frontend.source_lines import line_of
 from converter.ir import Graph, Node, Value, const, make_node, ops
 from converter.ir.dims import as_shape
@@ -83,16 +83,17 @@ class Inliner:
         sources: source locations of the enclosing calls, innermost first. The jaxpr of a ``jit``
             only knows its own function.
         dropped: collects the names of primitives that were dropped (`DROPPED_PRIMITIVES`).
-        within: users' primitives whose implementation is being converted, outermost first.
-        calls: names of functions under ``jax.jit`` whose calls become nodes with a body and are not
-            inlined.
+        enclosing_primitives: users' primitives whose implementation is being converted, outermost
+            first.
+        kept_calls: names of functions under ``jax.jit`` whose calls become nodes with a body and
+            are not inlined.
     """
 
     constants: Constants
     sources: tuple[Any, ...] = ()
     dropped: set[str] = field(default_factory=set)
-    within: tuple[Any, ...] = ()
-    calls: frozenset[str] = frozenset()
+    enclosing_primitives: tuple[Any, ...] = ()
+    kept_calls: frozenset[str] = frozenset()
 
     def inline(self, closed: Any, args: Sequence[Value], nodes: list[Node]) -> list[Value]:
         """Append the equations of a closed jaxpr as nodes, and return the values of its outputs.
@@ -108,7 +109,7 @@ class Inliner:
         env.update(zip(jaxpr.invars, args, strict=True))
 
         def read(atom: Any) -> Value:
-            return literal_value(atom) if isinstance(atom, jex.Literal) else env[atom]
+            return new_literal(atom) if isinstance(atom, jex.Literal) else env[atom]
 
         for eqn in jaxpr.eqns:
             inputs = [read(a) for a in eqn.invars]
@@ -130,7 +131,7 @@ class Inliner:
             UnsupportedError: the primitive has an effect but no result, or is never converted.
         """
         inner = self.at_source(eqn.source_info)
-        if is_users(eqn.primitive):
+        if is_user_primitive(eqn.primitive):
             return inner.inline_user_primitive(eqn, inputs, nodes)
         name = eqn.primitive.name
         if name == "cond" and (unchecked_branch := branch_without_checks(eqn)) is not None:
@@ -155,9 +156,9 @@ class Inliner:
             )
         with translate_errors(name, inputs, inner.sources):
             replaced = replacement_jaxpr(eqn, HINTS)
-        is_kept = name == "jit" and eqn.params["name"] in self.calls and bool(eqn.outvars)
+        is_kept = name == "jit" and eqn.params["name"] in self.kept_calls and bool(eqn.outvars)
         if replaced is not None and is_kept:
-            node = inner.call(eqn, replaced, inputs)
+            node = inner.call_node(eqn, replaced, inputs)
             return inner.append(node, nodes)
         if replaced is not None:
             return inner.inline(replaced, inputs, nodes)
@@ -187,7 +188,7 @@ class Inliner:
 
         The implementation of the primitive is inlined. If a rule is registered for the primitive,
         or the implementation cannot be traced, the primitive becomes a node; in the second case the
-        node has the reason as its ``refusal``.
+        node has the reason as its ``refusal_reason``.
 
         Raises:
             UnsupportedError: the primitive has no result.
@@ -195,17 +196,17 @@ class Inliner:
         primitive = eqn.primitive
         if not eqn.outvars:
             raise _effect_error(primitive.name, self.sources)
-        closed, refusal = user_primitive_jaxpr(eqn, self.within)
+        closed, refusal = user_primitive_jaxpr(eqn, self.enclosing_primitives)
         if closed is not None:
-            inner = replace(self, within=(*self.within, primitive))
+            inner = replace(self, enclosing_primitives=(*self.enclosing_primitives, primitive))
             return inner.inline(closed, inputs, nodes)
         op, meaning = ops.user_op(primitive), _meaning(primitive, {})
         params = {k: _plain_ints(v) for k, v in eqn.params.items()}
         node = make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
-        node.source, node.refusal = self.sources, refusal
+        node.source, node.refusal_reason = self.sources, refusal
         return self.append(node, nodes)
 
-    def call(self, eqn: Any, closed: Any, inputs: list[Value]) -> Node:
+    def call_node(self, eqn: Any, closed: Any, inputs: list[Value]) -> Node:
         """Return the node of a call that is not inlined.
 
         Arguments:
@@ -215,17 +216,17 @@ class Inliner:
         """
         name = eqn.params["name"]
         node = make_node(ops.named_call, inputs, _types(eqn.outvars), {"name": name})
-        node.bodies = {"call": replace(self, calls=frozenset()).body(closed, ())}
+        node.bodies = {"call": replace(self, kept_calls=frozenset()).nested_graph(closed, ())}
         node.source = self.sources
         return node
 
-    def body(self, closed: Any, captured: Sequence[Value]) -> Graph:
+    def nested_graph(self, closed: Any, captured: Sequence[Value]) -> Graph:
         """Return the nested graph of a closed jaxpr.
 
         The first inputs of the jaxpr are the ``captured`` values of the graph around it. The other
         inputs become inputs of the nested graph.
         """
-        inner = [input_value(v.aval) for v in closed.jaxpr.invars[len(captured) :]]
+        inner = [new_input(v.aval) for v in closed.jaxpr.invars[len(captured) :]]
         nodes: list[Node] = []
         outputs = self.inline(closed, [*captured, *inner], nodes)
         return Graph(inner, outputs, nodes)
@@ -241,7 +242,9 @@ def _effect_error(name: str, sources: tuple[Any, ...]) -> UnsupportedError:
         name: the name of the primitive.
         sources: JAX's source locations of the primitive, innermost first.
     """
-    reason = REFUSED.get(name, "it has an effect and no result, and a file has results only")
+    reason = REFUSAL_REASONS.get(
+        name, "it has an effect and no result, and a file has results only"
+    )
     return UnsupportedError(f"primitive '{name}' cannot be written: {reason}", line_of(sources))
 
 
@@ -265,10 +268,10 @@ def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
     hints = {k: v for k, v in all_params.items() if k in HINTS}
     params = {k: _plain_ints(v) for k, v in all_params.items() if k not in HINTS}
     op, meaning = ops.op_by_name(eqn.primitive.name), _meaning(eqn.primitive, hints)
-    if kind := key_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
+    if kind := special_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
         types = tuple(v.aval for v in eqn.invars)
-        meaning = HeldFunction(eqn.primitive, kind, types, hints, meaning)
-        if key_kind(types) or op.name not in REFUSED:
+        meaning = PairFunction(eqn.primitive, kind, types, hints, meaning)
+        if special_kind(types) or op.name not in REFUSAL_REASONS:
             op = ops.op_variant(op.name, kind)
     return make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)
 
@@ -304,7 +307,7 @@ def _inline_scan(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node])
     node's operands are the initial state and the arrays to scan."""
     fixed, carried = _scan_counts(eqn.params)
     params = {"num_carry": carried, **{k: eqn.params[k] for k in ("length", "reverse")}}
-    body = inliner.body(eqn.params["jaxpr"], inputs[:fixed])
+    body = inliner.nested_graph(eqn.params["jaxpr"], inputs[:fixed])
     return _control_node(eqn, inputs[fixed:], params, body=body)
 
 
@@ -323,8 +326,8 @@ def _inline_while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[N
     Under ``vmap`` the condition has an element for each lane; see `_batched_while`.
     """
     n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    cond = inliner.body(eqn.params["cond_jaxpr"], inputs[:n_cond])
-    body = inliner.body(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
+    cond = inliner.nested_graph(eqn.params["cond_jaxpr"], inputs[:n_cond])
+    body = inliner.nested_graph(eqn.params["body_jaxpr"], inputs[n_cond : n_cond + n_body])
     if not cond.outputs[0].shape:
         return _control_node(eqn, inputs[n_cond + n_body :], {}, cond=cond, body=body)
     start = inputs[n_cond + n_body :]
@@ -367,7 +370,7 @@ def _batched_while(
         for previous, new in zip(body.inputs, body.outputs, strict=True)
     ]
     next_states.append(lanes(next_states, body.nodes))
-    state = [input_value(v.aval) for v in eqn.outvars]
+    state = [new_input(v.aval) for v in eqn.outvars]
     condition = list[Node]()
     params = {"axes": axes}
     any_live = node_appender(condition).add(
@@ -385,7 +388,7 @@ def _batched_while(
 def _inline_cond(inliner: Inliner, eqn: Any, inputs: list[Value], _: list[Node]) -> Node:
     """Return the node of a ``cond`` with the bodies ``branch_0``, ``branch_1`` …, which capture
     their operands."""
-    branches = [inliner.body(b, inputs[1:]) for b in eqn.params["branches"]]
+    branches = [inliner.nested_graph(b, inputs[1:]) for b in eqn.params["branches"]]
     return _control_node(eqn, inputs[:1], {}, **{f"branch_{i}": b for i, b in enumerate(branches)})
 
 

@@ -83,23 +83,23 @@ class ConvertedFunction:
     @property
     def call(self) -> Callable[..., Any]:
         """The function of its inputs only: ``params`` are bound as the first argument."""
-        fn, _, _ = unwrap(self.fn, self.specs, self.kwargs)
+        fn, _, _ = unwrap_traced(self.fn, self.specs, self.kwargs)
         return fn if self.params is None else partial(fn, self.params)
 
-    def trace(self, calls: frozenset[str] = frozenset()) -> Graph:
+    def trace(self, kept_calls: frozenset[str] = frozenset()) -> Graph:
         """Return the graph of the function before any pass, with the inputs and outputs of the
         file.
 
-        Calls of functions under ``jax.jit`` whose names are in ``calls`` become nodes with a body.
-        Other calls are inlined.
+        Calls of functions under ``jax.jit`` whose names are in ``kept_calls`` become nodes with a
+        body. Other calls are inlined.
 
         Raises:
             SpecError: an argument cannot be used.
             UnsupportedError: the function cannot be traced, or uses a primitive that is never
                 converted.
         """
-        fn, specs, kwargs = unwrap(self.fn, self.specs, self.kwargs)
-        graph = trace(fn, specs, self.params, kwargs, self.constraints, calls)
+        fn, specs, kwargs = unwrap_traced(self.fn, self.specs, self.kwargs)
+        graph = trace(fn, specs, self.params, kwargs, self.constraints, kept_calls)
         _rename_values(graph, self.input_names, self.output_names)
         _move_channels_first(graph, self.channels_first)
         return graph
@@ -107,7 +107,7 @@ class ConvertedFunction:
     def interface(self, graph: Graph) -> Interface:
         """Return the conversion between the inputs and outputs of the file and those of the
         function. ``graph`` is a result of ``trace``."""
-        _, specs, kwargs = unwrap(self.fn, self.specs, self.kwargs)
+        _, specs, kwargs = unwrap_traced(self.fn, self.specs, self.kwargs)
         return Interface(
             parse_arguments(specs, kwargs, self.constraints).fill,
             frozenset(_indices_of_names([v.name for v in graph.inputs], self.channels_first)),
@@ -208,7 +208,7 @@ def _rename_values(
     graph.output_names = list(outputs or map(unused_names.take, graph.output_names))
 
 
-def unwrap(
+def unwrap_traced(
     fn: Callable[..., Any], specs: Sequence[Spec] | None, kwargs: Mapping[str, Any] | None
 ) -> tuple[Callable[..., Any], Sequence[Spec], Mapping[str, Any] | None]:
     """Return a function that JAX can trace, the specs of its inputs, and its keyword arguments.

@@ -52,7 +52,7 @@ _GENERATOR = (
     "make the key with jax.random.key(seed, impl='threefry2x32')"
 )
 
-REFUSED = {
+REFUSAL_REASONS = {
     **{name: reason for reason, names in _REASONS.items() for name in names.split()},
     **{
         f"{draw} of {key}": _GENERATOR

@@ -37,13 +37,13 @@ def line_of(sources: Iterable[Any]) -> str:
     source_list = list(sources)
     for source in source_list:
         for frame in source.traceback.frames if source.traceback else ():
-            if is_users_line(frame.file_name):
+            if is_user_file(frame.file_name):
                 return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
     summaries = [source_info_util.summarize(source) for source in source_list]
     return next((s for s in summaries if s and not s.startswith(_CONVERTER)), "unknown source line")
 
 
-def is_users_line(file: str) -> bool:
+def is_user_file(file: str) -> bool:
     """Return True if the path of a source file is neither in an installed package nor in the
     converter."""
     return not file.startswith(_INSTALLED)

@@ -19,13 +19,13 @@ from converter.frontend import diagnostics
 from converter.frontend.array_forms import (
     Constants,
     graph_type,
-    input_value,
     is_key,
+    new_input,
+    new_parameter,
     node_appender,
-    parameter_value,
 )
 from converter.frontend.inline import DROPPED_PRIMITIVES, Inliner
-from converter.frontend.source_lines import is_users_line, line_of
+from converter.frontend.source_lines import is_user_file, line_of
 from converter.frontend.specs import (
     Spec,
     array_leaves,
@@ -58,12 +58,12 @@ def trace(
     params: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     constraints: Sequence[str] = (),
-    calls: frozenset[str] = frozenset(),
+    kept_calls: frozenset[str] = frozenset(),
 ) -> Graph:
     """Trace a function to a graph, before any pass.
 
-    Calls are inlined, except calls of functions under ``jax.jit`` whose names are in ``calls``:
-    they become nodes with a body.
+    Calls are inlined, except calls of functions under ``jax.jit`` whose names are in
+    ``kept_calls``: they become nodes with a body.
 
     Arguments:
         fn: the function: ``fn(params, *inputs)`` if ``params`` is passed, else ``fn(*inputs)``.
@@ -72,7 +72,7 @@ def trace(
             leaves of ``fn`` become parameters if it is a pytree (an Equinox module).
         kwargs: keyword arguments: specs of inputs, or constants.
         constraints: constraints of the named dimensions, as text.
-        calls: names of functions whose calls are kept.
+        kept_calls: names of functions whose calls are kept.
 
     Arrays that ``fn`` closes over become parameters if they are found in a module that it wraps,
     otherwise constants. Arrays whose values ``fn`` needs in Python are constants too.
@@ -105,9 +105,9 @@ def trace(
     if not closed.out_avals:
         raise SpecError("the function returns no array, so there is nothing for a file to compute")
     names, abstract = Names(), [leaf for i, leaf in enumerate(leaves) if i not in concrete_indices]
-    values = [parameter_value(names.take(path or "param"), leaf) for path, leaf in abstract]
+    values = [new_parameter(names.take(path or "param"), leaf) for path, leaf in abstract]
     given_names = input_names(fn, parsed.paths, has_params)
-    inputs = [input_value(s, name) for s, name in zip(parsed.structs, given_names, strict=True)]
+    inputs = [new_input(s, name) for s, name in zip(parsed.structs, given_names, strict=True)]
     numbers = {id(leaves[i][1]) for i in concrete_indices}
     constants = Constants([(p, v) for p, v in captured_arrays(fn) if id(v) not in numbers], names)
     nodes: list[Node] = []
@@ -115,7 +115,7 @@ def trace(
     computed = [graph_type(variable.aval)[1] for variable in closed.jaxpr.invars]
     pairs = zip((*values, *inputs), computed, strict=True)
     read = [node_appender(nodes).convert(value, dtype) for value, dtype in pairs]
-    inliner = Inliner(constants, calls=calls)
+    inliner = Inliner(constants, kept_calls=kept_calls)
     outputs = inliner.inline(closed, read, nodes)
     _warn(changed, inliner.dropped)
     parameters = [*values, *constants.params()]
@@ -247,7 +247,7 @@ def _raised_at(error: Exception) -> str:
     """Return the user's source line that raised an error, or "" if all frames are of libraries."""
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         code = frame.f_code
-        if is_users_line(code.co_filename):
+        if is_user_file(code.co_filename):
             return f"{code.co_filename}:{line} ({code.co_name})"
     return ""
 

@@ -157,7 +157,7 @@ def _softplus_of_negative(node: Node, editor: Editor) -> Value | None:
     Nothing overflows then. The structure is a part of ``logaddexp``. Return None if the node is
     another one.
     """
-    exp_node, dtype = node.inputs[0].made_by(ops.exp), node.out.dtype
+    exp_node, dtype = node.inputs[0].producer_if(ops.exp), node.out.dtype
     if exp_node is None or dtype != np.float32 or known_range(exp_node.inputs[0]).high > 0:
         return None
     return editor.add(ops.softplus, exp_node.inputs, node.out.shape, dtype)
@@ -172,7 +172,7 @@ def _relu(node: Node, editor: Editor) -> Value | None:
     Return None if the node is another maximum, or if x is broadcast.
     """
     for zero, x in (node.inputs, node.inputs[::-1]):
-        floating = node.out.dtype.kind == "f" and dims.same_shape(x.shape, node.out.shape)
+        floating = node.out.dtype.kind == "f" and dims.is_same_shape(x.shape, node.out.shape)
         if floating and scalar(zero) == 0:
             return editor.add(ops.relu, [x], x.shape, x.dtype)
     return None

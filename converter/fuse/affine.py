@@ -7,11 +7,11 @@
 the channels.
 """
 
-from converter.fuse.magnitudes import may_move, rely_on_size
-from converter.fuse.match import Uses, operand_orders, proved
+from converter.fuse.magnitudes import may_move, record_magnitude_fact
+from converter.fuse.match import MatchContext, operand_orders, recogniser_from
 from converter.ir import Node, Value, ops
-from converter.ir.axes import View, along
-from converter.ir.moves import write
+from converter.ir.axes import View, view_of
+from converter.ir.moves import emit_view
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
@@ -23,18 +23,18 @@ _ABSORBING_NORMS = {
 }
 
 
-def match_affine(node: Node, uses: Uses) -> tuple[View, View] | None:
+def match_affine(node: Node, context: MatchContext) -> tuple[View, View] | None:
     """Match a norm that is multiplied by a scale or added to a bias.
 
     ``node`` is the product or the sum. Return a view of the norm's output and a view of the scale
     or bias along the norm's affine axes, which are the axes of its scale. Return None if neither
     operand of ``node`` is a norm that can take the other operand.
     """
-    for normed, other in operand_orders(along(node.out)):
-        if normed.op() in _ABSORBING_NORMS[node.op] and _can_absorb(node, normed, other, uses):
+    for normed, other in operand_orders(view_of(node.out)):
+        if normed.op() in _ABSORBING_NORMS[node.op] and _can_absorb(node, normed, other, context):
             affine_axes = _affine_axes(normed.node())
             logical = [normed.axes.index(a) if a in normed.axes else None for a in affine_axes]
-            return normed, other.take(logical)
+            return normed, other.select_axes(logical)
     return None
 
 
@@ -48,7 +48,7 @@ def _affine_axes(norm: Node) -> range:
     return range(first, norm.out.rank if "axis" in norm.params else 2)
 
 
-def _can_absorb(node: Node, normed: View, other: View, uses: Uses) -> bool:
+def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) -> bool:
     """Return True if a norm can take ``other`` as its scale or bias without a change of the result.
 
     ``node`` is the product or the sum of the two. The norm must have no bias yet and the dtype of
@@ -63,17 +63,21 @@ def _can_absorb(node: Node, normed: View, other: View, uses: Uses) -> bool:
     is_unbiased = (
         len(inner.inputs) == _OPERANDS_WITHOUT_BIAS[inner.op] and inner.out.dtype == node.out.dtype
     )
-    is_aligned = normed.complete() and normed.fills(node.out.shape) and other.covers(affine_axes)
+    is_aligned = (
+        normed.has_all_base_axes()
+        and normed.has_no_repeated_axes(node.out.shape)
+        and other.varies_only_along(affine_axes)
+    )
     # If a norm has several scales, each gets its own norm: that is less work than to scale and
     # shift one.
-    is_sole_use = uses.single_use(normed.base) or (node.op is ops.mul and has_unit_scale)
+    is_sole_use = context.single_use(normed.base) or (node.op is ops.mul and has_unit_scale)
     # Two scales are multiplied with each other first. In float16 that may overflow where one after
     # the other does not.
     keeps_range = has_unit_scale or node.op is ops.add or node.out.dtype.name != "float16"
     if not (is_unbiased and is_aligned and is_sole_use and keeps_range):
         return False
     moved = () if has_unit_scale or node.op is ops.add else (inner.inputs[1], other.base)
-    return all(may_move(value, uses, allow_zero=True) for value in moved)
+    return all(may_move(value, context, allow_zero=True) for value in moved)
 
 
 def emit_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
@@ -86,16 +90,16 @@ def emit_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
     inner = normed.node()
     x, scale, *biases = inner.inputs
     shape = tuple(inner.out.shape[a] for a in _affine_axes(inner))
-    operand = write(editor, operand_view, shape, inner.out.dtype)
+    operand = emit_view(editor, operand_view, shape, inner.out.dtype)
     if node.op is ops.add:
         inputs = [x, scale, *biases, operand]
     else:
         has_unit_scale = scalar(scale) == 1
         for moved in () if has_unit_scale else (scale, operand_view.base):
-            rely_on_size(editor, moved, allow_zero=True)
+            record_magnitude_fact(editor, moved, allow_zero=True)
         inputs = [x, operand if has_unit_scale else editor.binary(ops.mul, scale, operand), *biases]
     out = editor.add(inner.op, inputs, inner.out.shape, inner.out.dtype, inner.params)
-    return write(editor, along(out, normed.axes), node.out.shape)
+    return emit_view(editor, view_of(out, normed.axes), node.out.shape)
 
 
-AFFINE = proved("LayerNormalization", (ops.mul, ops.add), match_affine, emit_affine)
+AFFINE = recogniser_from("LayerNormalization", (ops.mul, ops.add), match_affine, emit_affine)

@@ -9,15 +9,15 @@ number for each channel of ``x`` [N, C, ...]. Runtimes compute the left side. Th
 
 from dataclasses import replace
 
-from converter.fuse.match import Uses, peel, proved
+from converter.fuse.match import MatchContext, peel, recogniser_from
 from converter.fuse.norm import CentredValue, emit_factors_and_terms, match_centred
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
-from converter.ir.moves import write
+from converter.ir.moves import emit_view
 from converter.ir.rewrite import Editor
 
 
-def match_batch_norm(node: Node, uses: Uses) -> CentredValue | str | None:
+def match_batch_norm(node: Node, context: MatchContext) -> CentredValue | str | None:
     """Match ``x * s - mean * s + bias`` with one mean and one variance for each channel (axis 1).
 
     ``s`` is ``rsqrt(variance + epsilon)``, possibly times a scale. Return the parts of the match.
@@ -26,18 +26,24 @@ def match_batch_norm(node: Node, uses: Uses) -> CentredValue | str | None:
     BatchNormalization of this dtype.
     """
     out, reason = node.out, None
-    if not (is_float(out.dtype) and uses.takes("BatchNormalization", out.dtype)):
+    if not (is_float(out.dtype) and context.takes("BatchNormalization", out.dtype)):
         return None
     if out.rank < 2 or not dims.is_static(out.shape[1]):
         return None
-    for centre in match_centred(node, uses):
+    for centre in match_centred(node, context):
         x, spread = centre.x, peel(centre.deviation.spread, rounding=True)
-        is_aligned = x.axes == tuple(range(out.rank)) or (x.complete() and x.fills(out.shape))
-        by_channel = centre.average.covers((1,)) and spread.covers((1,)) and not x.covers((1,))
+        is_aligned = x.axes == tuple(range(out.rank)) or (
+            x.has_all_base_axes() and x.has_no_repeated_axes(out.shape)
+        )
+        by_channel = (
+            centre.average.varies_only_along((1,))
+            and spread.varies_only_along((1,))
+            and not x.varies_only_along((1,))
+        )
         if is_aligned and by_channel and centre.weight == 1:
-            if centre.may_move(uses):
+            if centre.may_move(context):
                 return replace(centre, deviation=replace(centre.deviation, spread=spread))
-            reason = centre.reason
+            reason = centre.near_miss_reason
     return reason
 
 
@@ -45,9 +51,9 @@ def emit_batch_norm(node: Node, centre: CentredValue, editor: Editor) -> Value:
     """Emit a batch norm with scale 1 for the matched value, then its other factors and terms."""
     out = node.out
     channels = (out.shape[1],)
-    x = write(editor, centre.x, out.shape, out.dtype)
+    x = emit_view(editor, centre.x, out.shape, out.dtype)
     statistics = [
-        write(editor, view.take((1,)), channels, out.dtype)
+        emit_view(editor, view.select_axes((1,)), channels, out.dtype)
         for view in (centre.average, centre.deviation.spread)
     ]
     ones = editor.broadcast(const(1, out.dtype), channels, ())
@@ -56,4 +62,6 @@ def emit_batch_norm(node: Node, centre: CentredValue, editor: Editor) -> Value:
     return emit_factors_and_terms(normed, centre, editor)
 
 
-BATCH_NORM = proved("BatchNormalization", (ops.add, ops.sub), match_batch_norm, emit_batch_norm)
+BATCH_NORM = recogniser_from(
+    "BatchNormalization", (ops.add, ops.sub), match_batch_norm, emit_batch_norm
+)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from converter.ir import Value, dims
-from converter.ir.evaluation import compute, is_computable, known_numbers
+from converter.ir.evaluation import compute_array, is_computable, leaf_array
 from converter.ir.nodes import Fact
 from converter.ir.origins import all_ancestors_pass, source_behind, sources
 from converter.ir.rewrite import Editor
@@ -14,11 +14,11 @@ from converter.ir.scalars import BROADCAST_OPS, scalar
 from converter.weight_folding.weight_programs import copy_program
 
 
-def known(value: Value) -> np.ndarray | None:
+def constant_array(value: Value) -> np.ndarray | None:
     """Return the array of a value that depends only on constants, otherwise None."""
     if not all_ancestors_pass(value, is_const, is_computable):
         return None
-    return np.asarray(compute(value, lambda leaf: leaf.const))
+    return np.asarray(compute_array(value, lambda leaf: leaf.const))
 
 
 def bound_scalar(value: Value) -> float | int | bool | None:
@@ -27,7 +27,7 @@ def bound_scalar(value: Value) -> float | int | bool | None:
 
     Return None for other values. Some modules keep an epsilon or the fill value of a mask as a
     leaf, so that it is a parameter. The file may be saved with another number in that parameter. A
-    rewrite that uses the number has to record that with ``rely_on_scalar``.
+    rewrite that uses the number has to record that with ``record_scalar_fact``.
     """
     number = scalar(value)
     if number is not None:
@@ -36,19 +36,17 @@ def bound_scalar(value: Value) -> float | int | bool | None:
     is_single = dims.all_static(source.shape) and math.prod(source.shape) == 1
     if not is_single or not all_ancestors_pass(source, _is_bound_scalar, is_computable):
         return None
-    array = np.asarray(compute(source, known_numbers))
+    array = np.asarray(compute_array(source, leaf_array))
     scalar_value: float | int | bool = array.astype(np.float64).item()
     return scalar_value
 
 
 def _is_bound_scalar(leaf: Value) -> bool:
     """Return True if a value without a node has one element of a float dtype and a known number."""
-    return (
-        math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and known_numbers(leaf) is not None
-    )
+    return math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and leaf_array(leaf) is not None
 
 
-def rely_on_scalar(editor: Editor, value: Value) -> float:
+def record_scalar_fact(editor: Editor, value: Value) -> float:
     """Return the number of a value, and record in the graph that the rewrite relies on it.
 
     The value must be one for which ``bound_scalar`` returns a number. The record is checked again
@@ -60,11 +58,13 @@ def rely_on_scalar(editor: Editor, value: Value) -> float:
     def holds(array: np.ndarray) -> bool:
         return bool(array.astype(np.float64).item() == number)
 
-    rely(editor, f"all numbers are {number:g}", source_behind(value, BROADCAST_OPS), holds)
+    record_fact(editor, f"all numbers are {number:g}", source_behind(value, BROADCAST_OPS), holds)
     return float(number)
 
 
-def rely(editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarray], bool]) -> None:
+def record_fact(
+    editor: Editor, sentence: str, value: Value, holds: Callable[[np.ndarray], bool]
+) -> None:
     """Record that a rewrite relies on a property of a value, if the value depends on parameters.
 
     **Arguments**

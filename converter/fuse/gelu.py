@@ -10,12 +10,12 @@ import math
 from functools import partial
 
 from converter.fuse.match import (
+    MatchContext,
     MatchedOperation,
-    Uses,
-    build_applied,
+    emit_matched_operation,
     operand,
     operand_orders,
-    proved,
+    recogniser_from,
 )
 from converter.fuse.product_terms import Product, product, product_of
 from converter.ir import Node, ops
@@ -28,25 +28,25 @@ SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
 
 
-def match_gelu(node: Node, uses: Uses) -> MatchedOperation | None:
+def match_gelu(node: Node, context: MatchContext) -> MatchedOperation | None:
     """Match a product of a value x and its GELU gate, which is x's normal distribution function.
 
     Return x and the parameter ``approximate``: True for the formula with tanh, False for the one
     with erf or erfc. Return None for other products, or if the runtime has no Gelu of this dtype.
     """
-    if not (is_float(node.out.dtype) and uses.takes("Gelu", node.out.dtype)):
+    if not (is_float(node.out.dtype) and context.takes("Gelu", node.out.dtype)):
         return None
-    parts = product_of(node, uses)
+    parts = product_of(node, context)
     if len(parts.factors) != 2 or parts.divisors:
         return None
     for x, gate in (parts.factors, parts.factors[::-1]):
-        approximate = _match_gate(gate, x, parts, uses)
+        approximate = _match_gate(gate, x, parts, context)
         if approximate is not None:
             return MatchedOperation(x, {"approximate": approximate})
     return None
 
 
-def _match_gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
+def _match_gate(gate: View, x: View, outer: Product, context: MatchContext) -> bool | None:
     """Classify the factor ``gate`` of a product with ``x`` as a form of the normal CDF Phi(x).
 
     Return True for the tanh approximation, False for the exact form with erf or erfc, and None for
@@ -54,41 +54,41 @@ def _match_gate(gate: View, x: View, outer: Product, uses: Uses) -> bool | None:
     stand outside of the gate.
     """
     if gate.op() is ops.erfc:
-        is_normal_cdf = outer.is_near(0.5) and _is_scaled(operand(gate, 0), x, -SQRT_HALF, uses)
+        is_normal_cdf = outer.is_near(0.5) and _is_scaled(operand(gate, 0), x, -SQRT_HALF, context)
         return False if is_normal_cdf else None
     for addend, summand in operand_orders(gate) if gate.op() is ops.add else ():
         number = scalar(addend.base)
-        inner = product(summand, uses)
+        inner = product(summand, context)
         if number is None or len(inner.factors) != 1 or inner.divisors:
             continue
         factor = Product(outer.coefficient * float(number), slack=outer.slack)
         op = inner.factors[0].op()
         if not inner.is_near(float(number)) or not factor.is_near(0.5):
             continue
-        if op is ops.erf and _is_scaled(operand(inner.factors[0], 0), x, SQRT_HALF, uses):
+        if op is ops.erf and _is_scaled(operand(inner.factors[0], 0), x, SQRT_HALF, context):
             return False
-        if op is ops.tanh and _is_tanh_argument(operand(inner.factors[0], 0), x, uses):
+        if op is ops.tanh and _is_tanh_argument(operand(inner.factors[0], 0), x, context):
             return True
     return None
 
 
-def _is_scaled(view: View, x: View, factor: float, uses: Uses) -> bool:
+def _is_scaled(view: View, x: View, factor: float, context: MatchContext) -> bool:
     """Return True if a value is ``factor * x``, up to the rounding of constants."""
-    parts = product(view, uses)
+    parts = product(view, context)
     return parts.factors == [x] and not parts.divisors and parts.is_near(factor)
 
 
-def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
+def _is_tanh_argument(view: View, x: View, context: MatchContext) -> bool:
     """Return True if a value is ``sqrt(2/pi) * (x + 0.044715 * x^3)``, also with x factored out of
     the sum."""
-    outer = product(view, uses, powers=True)
+    outer = product(view, context, powers=True)
     sums = [f for f in outer.factors if f.op() is ops.add and f != x]
     if outer.divisors or not outer.is_near(SQRT_2_OVER_PI) or len(sums) != 1:
         return False
     outer_factors = outer.without(sums[0])
     if outer_factors not in ([], [x]):
         return False
-    terms = [product(t, uses, powers=True) for t in operand_orders(sums[0])[0]]
+    terms = [product(t, context, powers=True) for t in operand_orders(sums[0])[0]]
     linear, cubic = sorted(terms, key=lambda p: len(p.factors))
     has_only_x = all(f == x for p in terms for f in p.factors) and not any(
         p.divisors for p in terms
@@ -97,4 +97,4 @@ def _is_tanh_argument(view: View, x: View, uses: Uses) -> bool:
     return has_only_x and degrees == [1, 3] and linear.is_near(1) and cubic.is_near(CUBIC)
 
 
-GELU = proved("Gelu", (ops.mul,), match_gelu, partial(build_applied, ops.gelu))
+GELU = recogniser_from("Gelu", (ops.mul,), match_gelu, partial(emit_matched_operation, ops.gelu))

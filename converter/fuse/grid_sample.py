@@ -18,12 +18,12 @@ import numpy as np
 from jax.scipy.ndimage import map_coordinates
 
 from converter.frontend.trace import trace
-from converter.fuse.match import NearMiss, Recogniser, peel_moves, whole
+from converter.fuse.match import NearMiss, Recogniser, peel_moves, peeled_view
 from converter.fuse.named_calls import call_order, call_results, vmap_axes
 from converter.ir import Node, Value, const, dims, formulas, ops
-from converter.ir.axes import Factor, View, along
+from converter.ir.axes import Factor, View, view_of
 from converter.ir.dims import Dim, Shape
-from converter.ir.moves import write
+from converter.ir.moves import emit_view
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import named_size, scalar
 
@@ -89,7 +89,7 @@ def match_sample_call(node: Node) -> SampleCall | None:
     """
     x, rows, columns = node.inputs
     pixels = _pixel_axes(node)
-    if pixels is None or not dims.same_shape(rows.shape, columns.shape):
+    if pixels is None or not dims.is_same_shape(rows.shape, columns.shape):
         return None
     shared, batched = pixels
     for levels, axes in islice(_yield_levels(x.shape, rows.shape, batched, shared), MAX_TRIES):
@@ -124,8 +124,8 @@ def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
     for inner in body.nodes:
         if inner.op is not ops.gather:
             continue
-        view, numbers = whole(inner.inputs[0]), inner.params["dimension_numbers"]
-        if view.base is not image or not view.is_whole:
+        view, numbers = peeled_view(inner.inputs[0]), inner.params["dimension_numbers"]
+        if view.base is not image or not view.has_full_axes:
             continue
         shared = {view.axes[axis] for axis in numbers.operand_batching_dims}
         pixels = {view.axes[axis] for axis in numbers.start_index_map} - shared
@@ -184,7 +184,7 @@ def _pair_axes(
     candidates = [
         i
         for i, d in enumerate(coordinate_shape)
-        if i not in used_axes and dims.same(d, shape[image])
+        if i not in used_axes and dims.is_same_dim(d, shape[image])
     ]
     for axis in candidates if image in shared else [None]:
         used = used_axes if axis is None else (*used_axes, axis)
@@ -264,10 +264,10 @@ def _grid_sample(node: Node, editor: Editor) -> Value:
     """
     image, rows, columns = node.inputs
     (height, width), dtype = image.shape[2:], node.out.dtype
-    axes = [i for i, d in enumerate(rows.shape) if i or not dims.same(d, 1)]
+    axes = [i for i, d in enumerate(rows.shape) if i or not dims.is_same_dim(d, 1)]
     sizes = tuple(rows.shape[i] for i in axes)
     coordinates = [
-        _as_affine(peel_moves(along(pixels)).take(axes), size)
+        _as_affine(peel_moves(view_of(pixels)).select_axes(axes), size)
         for pixels, size in ((columns, width), (rows, height))
     ]
     pair = (
@@ -276,11 +276,11 @@ def _grid_sample(node: Node, editor: Editor) -> Value:
         else None
     )
     if pair is not None:
-        grid = write(editor, pair, (*sizes, 2), dtype)
+        grid = emit_view(editor, pair, (*sizes, 2), dtype)
     else:
         parts = []
         for coordinate, size in zip(coordinates, (width, height), strict=True):
-            value = write(editor, coordinate.view, sizes, dtype)
+            value = emit_view(editor, coordinate.view, sizes, dtype)
             value = value if coordinate.scale else _emit_normalised(editor, value, size)
             parts.append(editor.reshape(value, (*sizes, 1)))
         grid = editor.concatenate(parts, len(sizes))
@@ -310,7 +310,7 @@ def _join_neighbours(views: Sequence[View]) -> View | None:
     differing_axes = [
         axis
         for axis, pair in enumerate(zip(first.starts, second.starts, strict=True))
-        if not dims.same(*pair)
+        if not dims.is_same_dim(*pair)
     ]
     steps = [dims.as_dim(second.starts[axis] - first.starts[axis]) for axis in differing_axes]
     if steps != [1]:
@@ -348,7 +348,7 @@ def _as_affine(pixels: View, size: Dim) -> AffineCoordinate:
         if dims.is_static(factor) or isinstance(factor, float):
             return AffineCoordinate(view, 2 * float(factor) / size, (2 * shift + 1) / size - 1)
         return AffineCoordinate(pixels, 2 / size, 1 / size - 1)
-    if not isinstance(factor, float) and dims.same(factor, size) and shift == -0.5:
+    if not isinstance(factor, float) and dims.is_same_dim(factor, size) and shift == -0.5:
         return AffineCoordinate(view, 2.0, -1.0)
     return AffineCoordinate(pixels, 0.0, 0.0)
 

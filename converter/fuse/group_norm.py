@@ -12,10 +12,10 @@ the split, where the norm can absorb them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, operand_orders, proved, whole
+from converter.fuse.match import MatchContext, operand_orders, peeled_view, recogniser_from
 from converter.ir import Node, Value, const, dims, ops
-from converter.ir.axes import View, along
-from converter.ir.moves import rearrange, write
+from converter.ir.axes import View, view_of
+from converter.ir.moves import emit_view, rearrange
 from converter.ir.rewrite import Editor, SupportsDtype
 from converter.ir.scalars import scalar
 
@@ -57,7 +57,7 @@ def emit_norm_of_groups(
 # ------------------------------------------------------------------------------- groups of channels
 
 
-def match_channel_groups(node: Node, uses: Uses) -> Groups | None:
+def match_channel_groups(node: Node, context: MatchContext) -> Groups | None:
     """Match a layer norm without scale and bias that normalises groups of channels.
 
     Its operand is a value whose channels a reshape has split to [groups, channels of a group],
@@ -68,7 +68,7 @@ def match_channel_groups(node: Node, uses: Uses) -> Groups | None:
     """
     order, source = _split_transpose(node.inputs[0])
     axis = split_axis(source)
-    if not has_no_affine(node, uses.takes) or axis is None:
+    if not has_no_affine(node, context.takes) or axis is None:
         return None
     first = node.params["axis"]
     batch, normed = order[:first], order[first:]
@@ -112,7 +112,7 @@ def split_axis(value: Value) -> int | None:
     sizes, split_sizes = value.node.inputs[0].shape, value.shape
     for axis in range(len(sizes)):
         size_pair = dims.size_product(split_sizes[axis : axis + 2])
-        if dims.same_shape(sizes, (*split_sizes[:axis], size_pair, *split_sizes[axis + 2 :])):
+        if dims.is_same_shape(sizes, (*split_sizes[:axis], size_pair, *split_sizes[axis + 2 :])):
             return axis
     return None
 
@@ -127,7 +127,7 @@ def has_no_affine(node: Node, takes: SupportsDtype) -> bool:
     return is_plain and takes("InstanceNormalization", node.out.dtype)
 
 
-GROUPED_CHANNELS = proved(
+GROUPED_CHANNELS = recogniser_from(
     "GroupNormalization", (ops.layer_norm,), match_channel_groups, emit_channel_groups
 )
 
@@ -148,23 +148,23 @@ class ChannelNorm:
     scale: View
 
 
-def match_channel_norm(node: Node, uses: Uses) -> ChannelNorm | None:
+def match_channel_norm(node: Node, context: MatchContext) -> ChannelNorm | None:
     """Match a product of a layer norm and one number per channel, where each channel is normalised
     alone.
 
     The channels must be one of at least two batch axes of the norm, with a static size. Nothing
     else may read the norm. Return None for other products.
     """
-    for normed, other in operand_orders(along(node.out)):
+    for normed, other in operand_orders(view_of(node.out)):
         inner, varying_axes = (
             normed.base.node,
             [i for i, a in enumerate(other.axes) if a is not None],
         )
-        if inner is None or not has_no_affine(inner, uses.takes) or len(varying_axes) != 1:
+        if inner is None or not has_no_affine(inner, context.takes) or len(varying_axes) != 1:
             continue
         channel, first, rank = normed.axes[varying_axes[0]], inner.params["axis"], normed.base.rank
         leading_axes = [a for a in range(first) if a != channel]
-        is_aligned = normed.complete() and normed.fills(node.out.shape)
+        is_aligned = normed.has_all_base_axes() and normed.has_no_repeated_axes(node.out.shape)
         is_aligned = is_aligned and inner.out.dtype == node.out.dtype
         if is_aligned and channel is not None and channel < first and leading_axes:
             size = normed.base.shape[channel]
@@ -174,26 +174,28 @@ def match_channel_norm(node: Node, uses: Uses) -> ChannelNorm | None:
                 len(leading_axes),
                 size,
             )
-            if dims.is_static(size) and uses.single_use(normed.base):
-                return ChannelNorm(normed, groups, other.take(varying_axes))
+            if dims.is_static(size) and context.single_use(normed.base):
+                return ChannelNorm(normed, groups, other.select_axes(varying_axes))
     return None
 
 
 def emit_channel_norm(node: Node, match: ChannelNorm, editor: Editor) -> Value:
     """Emit the group norm with one group per channel and the scale, along the axes of ``node``."""
-    scale = write(editor, match.scale, (match.groups.groups,), node.out.dtype)
+    scale = emit_view(editor, match.scale, (match.groups.groups,), node.out.dtype)
     epsilon = match.normed.node().params["epsilon"]
     normed = emit_norm_of_groups(match.groups, scale, epsilon, editor)
-    return write(editor, along(normed, match.normed.axes), node.out.shape)
+    return emit_view(editor, view_of(normed, match.normed.axes), node.out.shape)
 
 
-SINGLE_CHANNELS = proved("InstanceNormalization", (ops.mul,), match_channel_norm, emit_channel_norm)
+SINGLE_CHANNELS = recogniser_from(
+    "InstanceNormalization", (ops.mul,), match_channel_norm, emit_channel_norm
+)
 
 
 # --------------------------------------------------------------------- scales of the split channels
 
 
-def match_operand_on_split_channels(node: Node, uses: Uses) -> tuple[Value, View] | None:
+def match_operand_on_split_channels(node: Node, context: MatchContext) -> tuple[Value, View] | None:
     """Match a scale or bias of a group norm whose channels are split into groups.
 
     ``node`` is a product or sum. One operand is a group norm, or a product with one, whose channels
@@ -203,16 +205,24 @@ def match_operand_on_split_channels(node: Node, uses: Uses) -> tuple[Value, View
     Return the value before the split, and the other operand as a view along the axes of that value.
     Return None for other nodes.
     """
-    view = along(node.out)
+    view = view_of(node.out)
     for index in (0, 1):
         value = node.inputs[index]
         axis = split_axis(value)
-        if value.node is None or axis is None or not dims.same_shape(value.shape, node.out.shape):
+        if (
+            value.node is None
+            or axis is None
+            or not dims.is_same_shape(value.shape, node.out.shape)
+        ):
             continue
         other = operand_orders(view)[index][1]
-        if _is_normed(value) and other.covers((axis, axis + 1)) and uses.single_use(value):
+        if (
+            _is_normed(value)
+            and other.varies_only_along((axis, axis + 1))
+            and context.single_use(value)
+        ):
             parts = [(i, i + 1) if i == axis else (i + (i > axis),) for i in range(value.rank - 1)]
-            return value.node.inputs[0], other.merge(parts, dict(enumerate(value.shape)))
+            return value.node.inputs[0], other.merge_axes(parts, dict(enumerate(value.shape)))
     return None
 
 
@@ -220,8 +230,8 @@ def _is_normed(split: Value) -> bool:
     """Return True if the operand of the reshape ``split`` is a group norm, or a product with
     one."""
     assert split.node is not None
-    view = whole(split.node.inputs[0])
-    factors = [whole(v) for v in view.node().inputs] if view.op() is ops.mul else []
+    view = peeled_view(split.node.inputs[0])
+    factors = [peeled_view(v) for v in view.node().inputs] if view.op() is ops.mul else []
     return any(v.op() is ops.group_norm for v in (view, *factors))
 
 
@@ -233,11 +243,13 @@ def emit_operand_on_merged_channels(
     ``operands`` has that value and a view of the other operand.
     """
     x, operand_view = operands
-    operand = write(editor, operand_view, operand_view.bare(x.shape), node.out.dtype)
+    operand = emit_view(
+        editor, operand_view, operand_view.unbroadcast_shape(x.shape), node.out.dtype
+    )
     return editor.reshape(editor.binary(node.op, x, operand), node.out.shape)
 
 
-SPLIT_CHANNELS = proved(
+SPLIT_CHANNELS = recogniser_from(
     "GroupNormalization",
     (ops.mul, ops.add),
     match_operand_on_split_channels,

@@ -15,14 +15,14 @@ from functools import partial
 
 from converter.fuse.look_alikes import find_layer_norm_look_alikes, find_rms_norm_look_alikes
 from converter.fuse.match import (
-    Uses,
+    MatchContext,
+    match_repeated_axis,
     operand,
     operand_orders,
     operands,
     peel,
-    proved,
-    unrepeated,
-    whole,
+    peeled_view,
+    recogniser_from,
 )
 from converter.fuse.norm import (
     CentredValue,
@@ -34,48 +34,51 @@ from converter.fuse.norm import (
 from converter.fuse.product_terms import product_of
 from converter.fuse.statistics import (
     is_variance,
+    match_mean_form,
     match_summed_value,
-    mean_form,
     mean_square_axes,
     variance_divisor,
 )
 from converter.ir import Node, Value, dims, ops
-from converter.ir.axes import View, along, as_group
+from converter.ir.axes import View, as_group, view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import above
+from converter.ir.moves import view_of_operand
 from converter.ir.scalars import scalar
 
 
-def match_layer_norm(node: Node, uses: Uses) -> Norm | str | None:
+def match_layer_norm(node: Node, context: MatchContext) -> Norm | str | None:
     """Match a layer norm without scale: a value that is centred and divided by its own deviation.
 
     ``node`` is the last operation of the norm, perhaps with further factors or terms. Return the
     match, or a text if the node nearly is a layer norm: the reason for a near miss. Return None for
     other nodes.
     """
-    reason = _explain_epsilon_outside_root(node, uses)
-    for candidate in match_centred(node, uses):
-        centre, shape = split_repeated_groups(candidate, node.out.shape, uses) or (candidate, None)
+    reason = _explain_epsilon_outside_root(node, context)
+    for candidate in match_centred(node, context):
+        centre, shape = split_repeated_groups(candidate, node.out.shape, context) or (
+            candidate,
+            None,
+        )
         x = centre.x
-        mean = mean_form(centre.average, x, uses, centre.weight)
-        if mean is None or not x.complete():
+        mean = match_mean_form(centre.average, x, context, centre.weight)
+        if mean is None or not x.has_all_base_axes():
             continue
-        divisor = variance_divisor(_unclipped(centre.deviation.spread), mean, x, uses)
-        if divisor == "elements" and centre.may_move(uses):
+        divisor = variance_divisor(_unclipped(centre.deviation.spread), mean, x, context)
+        if divisor == "elements" and centre.may_move(context):
             return Norm(x, mean.axes, centre.deviation, centre.terms, shape, centre.moved)
         if divisor == "elements":
-            reason = centre.reason
+            reason = centre.near_miss_reason
         elif divisor is not None:
             reason = "the variance is divided by another number than that of the elements (ddof)"
     return reason
 
 
-def _explain_epsilon_outside_root(node: Node, uses: Uses) -> str | None:
+def _explain_epsilon_outside_root(node: Node, context: MatchContext) -> str | None:
     """Return the reason for a near miss if an epsilon is added to the deviation, otherwise None.
 
     The structure is ``(x - mean(x)) / (sqrt(var(x)) + epsilon)``, which is no layer norm.
     """
-    parts = product_of(node, uses) if node.op is ops.div else None
+    parts = product_of(node, context) if node.op is ops.div else None
     if parts is None or len(parts.divisors) != 1 or parts.divisors[0].op() is not ops.add:
         return None
     for number, root in operand_orders(parts.divisors[0]):
@@ -85,8 +88,8 @@ def _explain_epsilon_outside_root(node: Node, uses: Uses) -> str | None:
             if factor.op() is not ops.sub:
                 continue
             x, average = operands(factor)
-            mean, spread = mean_form(average, x, uses), _unclipped(operand(root, 0))
-            if mean and variance_divisor(spread, mean, x, uses) == "elements":
+            mean, spread = match_mean_form(average, x, context), _unclipped(operand(root, 0))
+            if mean and variance_divisor(spread, mean, x, context) == "elements":
                 return "the epsilon is added to the deviation and not to the variance in its root"
     return None
 
@@ -103,7 +106,7 @@ def _unclipped(view: View) -> View:
     return view
 
 
-LAYER_NORM = proved(
+LAYER_NORM = recogniser_from(
     "LayerNormalization",
     (ops.mul, ops.div, ops.add, ops.sub),
     match_layer_norm,
@@ -116,7 +119,7 @@ LAYER_NORM = proved(
 
 
 def split_repeated_groups(
-    centre: CentredValue, shape: Shape, uses: Uses
+    centre: CentredValue, shape: Shape, context: MatchContext
 ) -> tuple[CentredValue, Shape] | None:
     """Return a centred value along axes on which its channels are split into groups, and its shape.
 
@@ -128,11 +131,14 @@ def split_repeated_groups(
     result describes the right side before ``merge``. ``shape`` is the shape of the value before the
     split. Return None if the statistics are not repeated in this way.
     """
-    mean_repeat, spread_repeat = unrepeated(centre.average), unrepeated(centre.deviation.spread)
+    mean_repeat, spread_repeat = (
+        match_repeated_axis(centre.average),
+        match_repeated_axis(centre.deviation.spread),
+    )
     if mean_repeat is None or spread_repeat is None or mean_repeat[1] != spread_repeat[1]:
         return None
     (average, axis), (spread, _) = mean_repeat, spread_repeat
-    summed = match_summed_value(average, uses)
+    summed = match_summed_value(average, context)
     x = None if summed is None else _split(centre.x, summed, axis)
     if x is None:
         return None
@@ -150,8 +156,8 @@ def _split(x: View, source: Value, axis: int) -> View | None:
     """
     if source.node is None or source.node.op is not ops.reshape:
         return None
-    split, base_view = above(along(source)), x.of(whole(x.base))
-    split_parts = None if split is None else split.of(whole(source.node.inputs[0]))
+    split, base_view = view_of_operand(view_of(source)), x.compose(peeled_view(x.base))
+    split_parts = None if split is None else split.compose(peeled_view(source.node.inputs[0]))
     if base_view is None or split_parts is None or base_view.base is not split_parts.base:
         return None
     pairs = zip(split_parts.groups, split_parts.groups[1:], strict=False)
@@ -167,26 +173,26 @@ def _split(x: View, source: Value, axis: int) -> View | None:
         return None
     axes = [split_parts.groups.index(g) if g in other_groups else None for g in base_view.groups]
     split_axis = joined.index(merged)
-    return along(source, (*axes[:axis], split_axis, split_axis + 1, *axes[axis + 1 :]))
+    return view_of(source, (*axes[:axis], split_axis, split_axis + 1, *axes[axis + 1 :]))
 
 
 # -------------------------------------------------------------------------------------- not centred
 
 
-def match_rms_norm(node: Node, uses: Uses) -> Norm | str | None:
+def match_rms_norm(node: Node, context: MatchContext) -> Norm | str | None:
     """Match an RMS norm without scale, ``x * rsqrt(mean(x^2) + epsilon)``.
 
     The product may have further factors. Return the match, the reason for a near miss as a text, or
     None for other nodes.
     """
     reason = None
-    for deviation in match_deviations(node, uses):
+    for deviation in match_deviations(node, context):
         for x in deviation.numerator.factors:
-            axes = mean_square_axes(deviation.spread, x, uses)
-            if axes and x.complete():
+            axes = mean_square_axes(deviation.spread, x, context)
+            if axes and x.has_all_base_axes():
                 norm = Norm(x, axes, deviation.without(x))
                 return norm if _has_elements(x, axes) else "the normalised axis may be empty"
-            if len(deviation.numerator.factors) == 1 and is_variance(deviation.spread, x, uses):
+            if len(deviation.numerator.factors) == 1 and is_variance(deviation.spread, x, context):
                 reason = "the mean is taken off what is squared only"
     return reason
 
@@ -200,7 +206,7 @@ def _has_elements(x: View, axes: Sequence[int]) -> bool:
     return all(dims.is_at_least(x.base.shape[a], 1) for a in base_axes)
 
 
-RMS_NORM = proved(
+RMS_NORM = recogniser_from(
     "RMSNormalization",
     (ops.mul, ops.div),
     match_rms_norm,

@@ -12,19 +12,19 @@ from converter.fuse.match import (
     CARRIERS,
     DEEPEST_SEARCH,
     UNKNOWN,
-    Uses,
-    carried_from,
+    MatchContext,
+    iter_elementwise_ancestors,
     operand,
     operands,
     peel,
-    whole,
+    peeled_view,
 )
 from converter.fuse.product_terms import exponent, match_mean, strip_abs
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View
 
 
-def attention_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+def find_attention_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
     """Yield each product of softmax weights with values, and why it was not matched as attention.
 
     A product is a contraction (``einsum``) with an operand that comes from a softmax of another
@@ -50,7 +50,7 @@ def _explain_weights(value: Value, exponentials: Sequence[Node]) -> str:
     ``value`` is the operand of the second product. ``exponentials`` are the exponentials and
     softmax nodes from which it is computed.
     """
-    op = peel(whole(value), rounding=True).op()
+    op = peel(peeled_view(value), rounding=True).op()
     if all(n.op is not ops.softmax for n in exponentials):
         return "its softmax is written in a way that is not known"
     return (
@@ -60,7 +60,7 @@ def _explain_weights(value: Value, exponentials: Sequence[Node]) -> str:
 
 def _find_exponentials(node: Node) -> Iterator[Node]:
     """Yield the exponential and softmax nodes from which a node is computed elementwise."""
-    return (n for n in carried_from(node) if n.op in (ops.exp, ops.softmax))
+    return (n for n in iter_elementwise_ancestors(node) if n.op in (ops.exp, ops.softmax))
 
 
 def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
@@ -69,7 +69,9 @@ def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
     A softmax written by hand counts too: an exponential whose sum is taken, or one of a log
     softmax. ``summed`` are the ids of the exponentials whose sum is taken.
     """
-    inner_nodes = carried_from(node, (ops.reduce_max, ops.exp, ops.softmax, *_LOGARITHMS))
+    inner_nodes = iter_elementwise_ancestors(
+        node, (ops.reduce_max, ops.exp, ops.softmax, *_LOGARITHMS)
+    )
     operations = {n.op for n in inner_nodes}
     is_normalized = node.op is ops.softmax or id(node) in summed or operations & _LOGARITHMS
     return bool(is_normalized) and ops.einsum in operations
@@ -78,24 +80,24 @@ def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
 _LOGARITHMS = {ops.log_softmax, ops.log}
 
 
-def find_layer_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+def find_layer_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
     """Yield each square root by which a centred value is divided, and why it is no layer norm.
 
     A value is centred if a mean is subtracted from it.
     """
     return (
         (node, _explain_root(node))
-        for node, centred in _find_norm_look_alikes(graph, uses)
+        for node, centred in _find_norm_look_alikes(graph, context)
         if centred
     )
 
 
-def find_rms_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+def find_rms_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
     """Yield each square root by which a value without centring is divided, and why it is no RMS
     norm."""
     return (
         (node, _explain_root(node))
-        for node, centred in _find_norm_look_alikes(graph, uses)
+        for node, centred in _find_norm_look_alikes(graph, context)
         if not centred
     )
 
@@ -106,7 +108,7 @@ def _explain_root(root: Node) -> str:
     There are three: no epsilon is added under the root, the added value is no known number, or the
     norm is written in an unknown way.
     """
-    radicand = peel(whole(root.inputs[0]), rounding=True)
+    radicand = peel(peeled_view(root.inputs[0]), rounding=True)
     if radicand.op() is not ops.add:
         return "no epsilon is added within the root"
     numbers = [bound_scalar(part.base) for part in operands(radicand)]
@@ -114,22 +116,22 @@ def _explain_root(root: Node) -> str:
     return UNKNOWN if any(number is not None for number in numbers) else reason
 
 
-def _find_norm_look_alikes(graph: Graph, uses: Uses) -> Iterator[tuple[Node, bool]]:
+def _find_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, bool]]:
     """Yield roots of a mean of squares, where the squared value is divided by or multiplied with
     the root.
 
     Each root comes with True if the squared or scaled value is centred, otherwise with False.
     """
     roots = [node for node in graph.walk() if node.op in (ops.rsqrt, ops.sqrt, ops.pow)]
-    squared = [(node, _squared_value(whole(node.inputs[0]), uses)) for node in roots]
+    squared = [(node, _squared_value(peeled_view(node.inputs[0]), context)) for node in roots]
     readers = _readers(graph) if any(mean is not None for _, mean in squared) else {}
     for node, mean in squared:
         partner = None if mean is None else _find_partner(node, _uncentred(mean.base), readers)
         if partner is not None:
-            yield node, peel(whole(partner), rounding=True).op() is ops.sub
+            yield node, peel(peeled_view(partner), rounding=True).op() is ops.sub
 
 
-def _squared_value(variance: View, uses: Uses) -> View | None:
+def _squared_value(variance: View, context: MatchContext) -> View | None:
     """Return x if ``variance`` is mean(x²), mean(x²) + eps or mean(x²) - mean(x)²; otherwise None.
 
     A mean here is a sum over an axis longer than one, times a factor other than 1.
@@ -138,10 +140,10 @@ def _squared_value(variance: View, uses: Uses) -> View | None:
     parts = operands(variance) if variance.op() in (ops.add, ops.max) else [variance]
     for part in parts:
         is_difference = part.op() is ops.sub
-        mean = match_mean(operand(part, 0) if is_difference else part, uses)
+        mean = match_mean(operand(part, 0) if is_difference else part, context)
         if mean is None or exponent(mean.summed.view) != 2:
             continue
-        counts = [d for d in mean.summed.sizes if not dims.same(d, 1)]
+        counts = [d for d in mean.summed.sizes if not dims.is_same_dim(d, 1)]
         if counts and not (mean.factor.is_near(1) and not mean.factor.divisors):
             return strip_abs(operand(mean.summed.view, 0, rounding=True))
     return None
@@ -181,5 +183,5 @@ def _uncentred(value: Value) -> Value:
 
     Conversions and moves are removed in both cases.
     """
-    view = peel(whole(value), rounding=True)
+    view = peel(peeled_view(value), rounding=True)
     return peel(operand(view, 0), rounding=True).base if view.op() is ops.sub else view.base

@@ -10,15 +10,15 @@ on, or by a bound from their computation, with which NaN is NaN on both sides.
 
 import numpy as np
 
-from converter.fuse.dependence import rely
-from converter.fuse.match import Uses
+from converter.fuse.dependence import record_fact
+from converter.fuse.match import MatchContext
 from converter.ir import Value
-from converter.ir.evaluation import bound
+from converter.ir.evaluation import bound_array
 from converter.ir.formulas import LARGEST_SCALE
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor
 
-UNBOUNDED = "numbers that may be infinite, huge or zero"
+UNBOUNDED_REASON = "numbers that may be infinite, huge or zero"
 """Text of a report for factors that are not moderate."""
 
 
@@ -31,15 +31,15 @@ def is_moderate(numbers: np.ndarray, *, allow_zero: bool) -> bool:
     return bool(np.all((sizes <= LARGEST_SCALE) & (allow_zero | (sizes >= 1 / LARGEST_SCALE))))
 
 
-def may_move(value: Value, uses: Uses, *, allow_zero: bool = False) -> bool:
+def may_move(value: Value, context: MatchContext, *, allow_zero: bool = False) -> bool:
     """Return True if a factor is moderate, so that products with it may be computed in another
     order.
 
     Its numbers are used if they are constant or bound to parameters, otherwise the range that
     follows from its computation. ``allow_zero`` is as in `is_moderate`. If the numbers of
-    parameters were used, the rewrite has to call `rely_on_size`.
+    parameters were used, the rewrite has to call `record_magnitude_fact`.
     """
-    numbers = bound(value, uses.memo)
+    numbers = bound_array(value, context.memo)
     if numbers is not None:
         return is_moderate(numbers, allow_zero=allow_zero)
     ends = known_range(value)
@@ -48,7 +48,7 @@ def may_move(value: Value, uses: Uses, *, allow_zero: bool = False) -> bool:
     )
 
 
-def rely_on_size(editor: Editor, value: Value, *, allow_zero: bool = False) -> None:
+def record_magnitude_fact(editor: Editor, value: Value, *, allow_zero: bool = False) -> None:
     """Record that a rewrite relies on a factor being moderate, if the factor depends on parameters.
 
     ``allow_zero`` is as in `is_moderate`. The record is checked again when the parameters get other
@@ -59,4 +59,4 @@ def rely_on_size(editor: Editor, value: Value, *, allow_zero: bool = False) -> N
     def holds(numbers: np.ndarray) -> bool:
         return is_moderate(numbers, allow_zero=allow_zero)
 
-    rely(editor, sentence, value, holds)
+    record_fact(editor, sentence, value, holds)

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 
 from converter.frontend.trace import source_line
 from converter.ir import Graph, Node, Value, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import above, descended, write
+from converter.ir.moves import emit_view, furthest_view, view_of_operand
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, SupportsDtype
 
@@ -64,7 +64,7 @@ def group_near_misses(near_misses: Sequence[NearMiss]) -> list[NearMiss]:
 
 Replacement: TypeAlias = "Sequence[Value] | Value"
 Match: TypeAlias = Callable[[Node, Editor, list[NearMiss]], "Replacement | None"]
-FindLookAlikes: TypeAlias = Callable[[Graph, "Uses"], Iterable[tuple[Node, str]]]
+FindLookAlikes: TypeAlias = Callable[[Graph, "MatchContext"], Iterable[tuple[Node, str]]]
 """Function that yields nodes of structures that look like a named one, each with a reason for the
 report."""
 
@@ -101,13 +101,13 @@ class MatchedOperation:
     params: dict[str, Any]
 
 
-def build_applied(op: Op, node: Node, applied: MatchedOperation, editor: Editor) -> Value:
+def emit_matched_operation(op: Op, node: Node, matched: MatchedOperation, editor: Editor) -> Value:
     """Emit ``op`` with the matched operand and parameters, with the shape and dtype of ``node``."""
-    x = write(editor, applied.x, node.out.shape, node.out.dtype)
-    return editor.add(op, [x], node.out.shape, node.out.dtype, applied.params)
+    x = emit_view(editor, matched.x, node.out.shape, node.out.dtype)
+    return editor.add(op, [x], node.out.shape, node.out.dtype, matched.params)
 
 
-class Uses(Protocol):
+class MatchContext(Protocol):
     """Facts about the graph and the runtime that a match may need besides the nodes.
 
     ``takes(operator, dtype)`` returns True if the runtime has an ONNX operator for a dtype.
@@ -123,10 +123,10 @@ class Uses(Protocol):
         value."""
 
 
-def proved(
+def recogniser_from(
     pattern: str,
     roots: tuple[Op, ...],
-    find_evidence: Callable[[Node, Uses], E | str | None],
+    find_evidence: Callable[[Node, MatchContext], E | str | None],
     emit: Callable[[Node, E, Editor], Replacement],
     look_alikes: FindLookAlikes | None = None,
 ) -> Recogniser:
@@ -170,14 +170,16 @@ def report_look_alikes(
     - `near_misses`: the near misses so far. New ones are appended.
     - `takes`: returns True if the runtime has an operator for a dtype.
     """
-    uses = Editor(graph, takes)
+    context = Editor(graph, takes)
     for recogniser in recognisers:
-        pairs = [] if recogniser.look_alikes is None else [*recogniser.look_alikes(graph, uses)]
+        pairs = [] if recogniser.look_alikes is None else [*recogniser.look_alikes(graph, context)]
         missed_nodes = [
             n.node for n in near_misses if n.pattern == recogniser.pattern and n.node is not None
         ]
         explained = (
-            {id(inner) for node in missed_nodes for inner in carried_from(node)} if pairs else set()
+            {id(inner) for node in missed_nodes for inner in iter_elementwise_ancestors(node)}
+            if pairs
+            else set()
         )
         near_misses += [
             NearMiss(recogniser.pattern, reason, source_line(node), node=node)
@@ -186,7 +188,7 @@ def report_look_alikes(
         ]
 
 
-def carried_from(node: Node, through: Iterable[Op] = ()) -> Iterator[Node]:
+def iter_elementwise_ancestors(node: Node, through: Iterable[Op] = ()) -> Iterator[Node]:
     """Yield a node and the nodes it is computed from by elementwise operations and moves, nearest
     first.
 
@@ -249,13 +251,13 @@ def _first_match(matches: list[Match], near_misses: list[NearMiss]) -> Rule:
     return rule
 
 
-def whole(value: Value) -> View:
+def peeled_view(value: Value) -> View:
     """Return a value as a view along its own axes, with moves and conversions to wider floats
     removed.
 
     The base of the view is the value before those operations (see `peel`).
     """
-    return peel(along(value))
+    return peel(view_of(value))
 
 
 def operand(view: View, index: int, *, rounding: bool = False) -> View:
@@ -286,12 +288,12 @@ def peel(view: View, *, rounding: bool = False) -> View:
     float are removed. With ``rounding``, conversions to a narrower float are removed too. This is
     for intermediate results, whose precision the fused operator decides.
     """
-    while (inner := through(view, rounding=rounding)) is not None and inner.is_whole:
+    while (inner := skip_one_move(view, rounding=rounding)) is not None and inner.has_full_axes:
         view = inner
     return view
 
 
-def through(view: View, *, rounding: bool = False) -> View | None:
+def skip_one_move(view: View, *, rounding: bool = False) -> View | None:
     """Return the same elements as a view of the operand of one transpose, broadcast, reshape or
     conversion.
 
@@ -302,7 +304,7 @@ def through(view: View, *, rounding: bool = False) -> View | None:
     if node is None or node.op not in PEELED:
         return None
     if node.op is not ops.convert_element_type:
-        return above(view)
+        return view_of_operand(view)
     is_passed = converts_float(node) and (rounding or _widens(node))
     return view._replace(base=node.inputs[0]) if is_passed else None
 
@@ -313,8 +315,8 @@ def peel_moves(view: View) -> View:
     Besides the operations that `peel` removes, slices and concatenations are removed.
     """
     while True:
-        view = descended(view)
-        wider = through(view) if view.op() is ops.convert_element_type else None
+        view = furthest_view(view)
+        wider = skip_one_move(view) if view.op() is ops.convert_element_type else None
         if wider is None:
             return view
         view = wider
@@ -323,14 +325,14 @@ def peel_moves(view: View) -> View:
 PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
 
 
-def only_reader(value: Value, base: Value, uses: Uses) -> bool:
+def is_only_read_through(value: Value, base: Value, context: MatchContext) -> bool:
     """Return True if ``value``, ``base`` and each value between them is read exactly once.
 
     ``base`` is an ancestor of ``value`` through first operands, as after `peel`.
     """
-    while uses.single_use(value) and value is not base and value.node is not None:
+    while context.single_use(value) and value is not base and value.node is not None:
         value = value.node.inputs[0]
-    return value is base and uses.single_use(base)
+    return value is base and context.single_use(base)
 
 
 def converts_float(node: Node) -> bool:
@@ -349,7 +351,7 @@ def _widens(node: Node) -> bool:
     return node.inputs[0].dtype.itemsize < node.out.dtype.itemsize
 
 
-def unrepeated(view: View) -> tuple[View, int] | None:
+def match_repeated_axis(view: View) -> tuple[View, int] | None:
     """Return a view of a value before each of its entries along an axis was repeated, and that
     axis.
 
@@ -357,7 +359,7 @@ def unrepeated(view: View) -> tuple[View, int] | None:
     The result has the axes ``[..., C, n]`` and repeats its elements along ``n``. The number is that
     of axis C. Return None if the value is not computed in this way.
     """
-    inner = above(view) if view.op() is ops.reshape else None
+    inner = view_of_operand(view) if view.op() is ops.reshape else None
     merged = [i for i, group in enumerate(inner.groups) if len(group) == 2] if inner else []
     if inner is None or len(merged) != 1:
         return None
@@ -365,7 +367,7 @@ def unrepeated(view: View) -> tuple[View, int] | None:
     first, second = inner.groups[axis]
     groups = (*inner.groups[:axis], (first,), (second,), *inner.groups[axis + 1 :])
     peeled = peel(inner._replace(groups=groups))
-    is_repeat = peeled.is_whole and peeled.axes[axis + 1] is None
+    is_repeat = peeled.has_full_axes and peeled.axes[axis + 1] is None
     return (peeled, axis) if is_repeat else None
 
 
@@ -381,5 +383,7 @@ def base_permutation(view: View, shape: Shape) -> list[int] | None:
         return None
     permutation = [a for a in order if a is not None]
     return (
-        permutation if dims.same_shape([view.base.shape[a] for a in permutation], shape) else None
+        permutation
+        if dims.is_same_shape([view.base.shape[a] for a in permutation], shape)
+        else None
     )

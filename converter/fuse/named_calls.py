@@ -16,7 +16,7 @@ import jax
 
 from converter.frontend.diagnostics import RAISED
 from converter.frontend.trace import trace
-from converter.fuse.match import whole
+from converter.fuse.match import peeled_view
 from converter.ir import Node, Value, dims, ops
 from converter.ir.dims import Shape
 from converter.ir.equality import is_same_program
@@ -38,7 +38,7 @@ def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | No
     """
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
     try:
-        graph = trace(function, specs, calls=frozenset({node.params["name"]}))
+        graph = trace(function, specs, kept_calls=frozenset({node.params["name"]}))
     except RAISED:  # JAX refuses some arguments that the call did not have
         return None
     calls = [n for n in graph.nodes if n.op is ops.named_call]
@@ -49,10 +49,10 @@ def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | No
         for operand, graph_input in zip(calls[0].inputs, graph.inputs, strict=True)
     ):
         return None
-    view = whole(graph.outputs[0])
+    view = peeled_view(graph.outputs[0])
     ones = iter(i for i in range(view.base.rank) if i not in view.axes)
     order = tuple(next(ones, None) if axis is None else axis for axis in view.axes)
-    is_ordered = view.base is calls[0].out and view.is_whole and None not in order
+    is_ordered = view.base is calls[0].out and view.has_full_axes and None not in order
     return tuple(axis for axis in order if axis is not None) if is_ordered else None
 
 
@@ -60,7 +60,7 @@ def _is_equal(call: Node, traced: Node) -> bool:
     """Return True if two calls compute their first results by the same program from their
     operands."""
     body, traced_body = call.bodies["call"], traced.bodies["call"]
-    if not dims.same_shape(call.out.shape, traced.out.shape) or len(body.inputs) != len(
+    if not dims.is_same_shape(call.out.shape, traced.out.shape) or len(body.inputs) != len(
         traced_body.inputs
     ):
         return False
@@ -167,7 +167,7 @@ def _remove_batch_axes(
         return
     for axis, size in enumerate(shape):
         for result_axis, result_size in enumerate(result):
-            if dims.same(size, result_size):
+            if dims.is_same_dim(size, result_size):
                 smaller = _drop_axis(shape, axis), _drop_axis(result, result_axis)
                 for axes, inner, inner_result in _remove_batch_axes(*smaller, count - 1):
                     yield (axis, *axes), inner, inner_result

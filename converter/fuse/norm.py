@@ -20,13 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.fuse import magnitudes
-from converter.fuse.dependence import bound_scalar, rely_on_scalar
-from converter.fuse.match import Uses, operand, operand_orders, operands
+from converter.fuse.dependence import bound_scalar, record_scalar_fact
+from converter.fuse.match import MatchContext, operand, operand_orders, operands
 from converter.fuse.product_terms import Product, product, product_of
 from converter.ir import Node, Value, const, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import write
+from converter.ir.moves import emit_view
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
@@ -54,7 +54,7 @@ class NormDeviation:
 
     def as_attribute(self, editor: Editor) -> float:
         """Return the epsilon as a number, and record that the rewrite relies on this number."""
-        return rely_on_scalar(editor, self.epsilon)
+        return record_scalar_fact(editor, self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class CentredValue:
     moved: tuple[Value, ...] = ()
 
     @property
-    def reason(self) -> str:
+    def near_miss_reason(self) -> str:
         """Reason for a near miss if ``may_move`` is False."""
-        return f"{magnitudes.UNBOUNDED} multiply what a mean is taken off, and the mean"
+        return f"{magnitudes.UNBOUNDED_REASON} multiply what a mean is taken off, and the mean"
 
-    def may_move(self, uses: Uses) -> bool:
+    def may_move(self, context: MatchContext) -> bool:
         """Return True if all ``moved`` values have moderate numbers, so that the difference may be
         taken first."""
-        return all(magnitudes.may_move(value, uses, allow_zero=True) for value in self.moved)
+        return all(magnitudes.may_move(value, context, allow_zero=True) for value in self.moved)
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class Norm:
 # --------------------------------------------------------------------------------- over a deviation
 
 
-def match_deviations(node: Node, uses: Uses) -> Iterator[NormDeviation]:
+def match_deviations(node: Node, context: MatchContext) -> Iterator[NormDeviation]:
     """Yield every way to see a product as another product divided by a deviation.
 
     An example is ``x * rsqrt(var + eps)``. ``node`` is the last multiplication or division.
     """
-    parts = product_of(node, uses)
+    parts = product_of(node, context)
     return match_division_by_deviation(parts, node.out.dtype)
 
 
@@ -125,7 +125,7 @@ def match_division_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[Nor
         roots = [d for d in parts.divisors if d.op() is ops.sqrt or _is_power(d, 0.5)]
         inverses = roots if len(parts.divisors) == 1 else []
     is_real = jnp.issubdtype(dtype, jnp.floating)
-    for inverse in inverses if is_real and fits(parts.coefficient, dtype) else ():
+    for inverse in inverses if is_real and is_in_normal_range(parts.coefficient, dtype) else ():
         factors = parts.factors if parts.divisors else parts.without(inverse)
         quotient = Product(parts.coefficient, factors)
         radicand = operand(inverse, 0)
@@ -160,7 +160,7 @@ def _is_order_free(parts: Product, factors: Sequence[View], dtype: np.dtype) -> 
     return dtype.name != "float16" or other_factors <= 1
 
 
-def fits(number: float, dtype: np.dtype) -> bool:
+def is_in_normal_range(number: float, dtype: np.dtype) -> bool:
     """Return True if a number is zero, or neither underflows nor overflows in ``dtype``."""
     info = jnp.finfo(dtype)
     return number == 0 or float(info.tiny) <= abs(number) <= float(info.max)
@@ -169,30 +169,30 @@ def fits(number: float, dtype: np.dtype) -> bool:
 # ------------------------------------------------------------------------------------------ centred
 
 
-def match_centred(node: Node, uses: Uses) -> Iterator[CentredValue]:
+def match_centred(node: Node, context: MatchContext) -> Iterator[CentredValue]:
     """Yield every way to see a node as a centred value divided by a deviation.
 
     A sum or difference is matched as ``x * s - mean * s``, a product or quotient as ``(x - mean) *
     s``.
     """
-    return (_match_centred_sum if node.op in _OPPOSITE else _match_centred_product)(node, uses)
+    return (_match_centred_sum if node.op in _OPPOSITE else _match_centred_product)(node, context)
 
 
-def _match_centred_product(node: Node, uses: Uses) -> Iterator[CentredValue]:
+def _match_centred_product(node: Node, context: MatchContext) -> Iterator[CentredValue]:
     """Yield matches of ``(x - mean) * s``."""
-    for deviation in match_deviations(node, uses):
+    for deviation in match_deviations(node, context):
         for factor in deviation.numerator.factors:
             if factor.op() is ops.sub:
                 x, average = operands(factor)
                 yield CentredValue(x, average, 1.0, deviation.without(factor))
 
 
-def _match_centred_sum(node: Node, uses: Uses) -> Iterator[CentredValue]:
+def _match_centred_sum(node: Node, context: MatchContext) -> Iterator[CentredValue]:
     """Yield matches of ``x * s - mean * s + bias``, where the two products may come from nested
     sums."""
     if not any(v.node is not None and v.node.op in _PRODUCTS for v in node.inputs):
         return  # the most frequent sum adds a bias to something else
-    terms = _signed_terms(node, uses)
+    terms = _signed_terms(node, context)
     scaled = [term for term in terms if term[1].op() in _PRODUCTS]
     if len(scaled) < 2:
         return
@@ -200,23 +200,23 @@ def _match_centred_sum(node: Node, uses: Uses) -> Iterator[CentredValue]:
         other_terms = tuple(
             term for term in terms if term is not minuend and term is not subtrahend
         )
-        yield from _match_difference(minuend, subtrahend, other_terms, node, uses)
+        yield from _match_difference(minuend, subtrahend, other_terms, node, context)
 
 
 _PRODUCTS = (ops.mul, ops.div, ops.neg)
 _OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 
 
-def _signed_terms(node: Node, uses: Uses) -> list[NormTerm]:
+def _signed_terms(node: Node, context: MatchContext) -> list[NormTerm]:
     """Return the terms of a sum or difference, each with ``ops.add`` or ``ops.sub`` as its sign.
 
     An operand that is itself a sum or difference, with no other reader, is replaced by its terms.
     """
     terms: list[NormTerm] = []
-    left, right = operands(along(node.out))
+    left, right = operands(view_of(node.out))
     for sign, view in ((ops.add, left), (node.op, right)):
         op = view.op()
-        if op in _OPPOSITE and uses.single_use(view.base):
+        if op in _OPPOSITE and context.single_use(view.base):
             first, second = operands(view)
             inner = op if sign is ops.add else _OPPOSITE[op]
             terms += [(sign, first), (inner, second)]
@@ -226,14 +226,18 @@ def _signed_terms(node: Node, uses: Uses) -> list[NormTerm]:
 
 
 def _match_difference(
-    minuend: NormTerm, subtrahend: NormTerm, terms: tuple[NormTerm, ...], node: Node, uses: Uses
+    minuend: NormTerm,
+    subtrahend: NormTerm,
+    terms: tuple[NormTerm, ...],
+    node: Node,
+    context: MatchContext,
 ) -> Iterator[CentredValue]:
     """Yield matches of ``minuend - subtrahend`` as ``x * s - weight * mean * s``.
 
     The two products must differ in one factor each, ``x`` and ``mean``. ``terms`` are the other
     terms of the sum ``node``; they are part of the result.
     """
-    first, second = (_signed_product(term, uses) for term in (minuend, subtrahend))
+    first, second = (_signed_product(term, context) for term in (minuend, subtrahend))
     shared = Counter(first.factors) & Counter(second.factors)
     own_factors = [list((Counter(parts.factors) - shared).elements()) for parts in (first, second)]
     is_comparable = first.divisors == second.divisors and first.coefficient != 0
@@ -241,7 +245,7 @@ def _match_difference(
         return
     common = Product(first.coefficient, [], list(first.divisors))
     for factor in shared.elements():
-        inner = product(factor, uses)
+        inner = product(factor, context)
         common.coefficient *= inner.coefficient
         common.factors += inner.factors
         common.divisors += inner.divisors
@@ -251,10 +255,10 @@ def _match_difference(
         yield CentredValue(own_factors[0][0], own_factors[1][0], weight, deviation, terms, moved)
 
 
-def _signed_product(term: NormTerm, uses: Uses) -> Product:
+def _signed_product(term: NormTerm, context: MatchContext) -> Product:
     """Return a term as a product, with a negative coefficient if the term is subtracted."""
     sign, view = term
-    parts = product(view, uses)
+    parts = product(view, context)
     parts.coefficient *= -1 if sign is ops.sub else 1
     return parts
 
@@ -282,7 +286,7 @@ def _emit_unscaled_norm(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, edito
     """
     count = len(norm.axes)
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
-    value = editor.transpose(write(editor, norm.x, shape, dtype), order)
+    value = editor.transpose(emit_view(editor, norm.x, shape, dtype), order)
     ones = editor.broadcast(const(1, dtype), value.shape[-count:], ())
     params = {"axis": value.rank - count, "epsilon": norm.deviation.as_attribute(editor)}
     normed = editor.add(op, [value, ones], value.shape, dtype, params)
@@ -297,7 +301,7 @@ def emit_factors_and_terms(normed: Value, norm: Norm | CentredValue, editor: Edi
     """
     result, factors = normed, norm.deviation.numerator
     for value in norm.moved:
-        magnitudes.rely_on_size(editor, value, allow_zero=True)
+        magnitudes.record_magnitude_fact(editor, value, allow_zero=True)
     for factor in factors.factors:
         result = editor.binary(ops.mul, result, _emit_broadcastable(editor, factor, normed))
     if factors.coefficient != 1:
@@ -312,4 +316,4 @@ def _emit_broadcastable(editor: Editor, view: View, result: Value) -> Value:
 
     The dtype is that of ``result``.
     """
-    return write(editor, view, view.bare(result.shape), result.dtype)
+    return emit_view(editor, view, view.unbroadcast_shape(result.shape), result.dtype)

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, TypeAlias
 import jax.numpy as jnp
 
 from converter.fuse import magnitudes
-from converter.fuse.match import Uses, operand, through
+from converter.fuse.match import MatchContext, operand, skip_one_move
 from converter.fuse.product_terms import EQUAL, exponent
 from converter.ir import Value, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.dims import Dim
 from converter.ir.scalars import named_size, scalar
 
@@ -81,10 +81,10 @@ class NormalForm:
     moved: frozenset[View] = frozenset()
     slack: float = 0.0
 
-    def may_move(self, uses: Uses) -> bool:
+    def may_move(self, context: MatchContext) -> bool:
         """Return True if all ``moved`` views have moderate numbers, so that the order makes no
         difference."""
-        return all(magnitudes.may_move(view.base, uses, allow_zero=True) for view in self.moved)
+        return all(magnitudes.may_move(view.base, context, allow_zero=True) for view in self.moved)
 
     def is_near(self, terms: Mapping[Monomial, float]) -> bool:
         """Return True if the polynomial has these coefficients by monomial, up to the rounding of
@@ -99,15 +99,17 @@ class NormalForm:
         return difference <= (EQUAL + 4 * self.slack) * abs(number)
 
 
-def normal_form(view: View, uses: Uses, leaves: Sequence[Value] = ()) -> NormalForm | None:
+def normal_form(
+    view: View, context: MatchContext, leaves: Sequence[Value] = ()
+) -> NormalForm | None:
     """Return a value as a polynomial, or None if it would have more than `MAX_TERMS` terms.
 
     ``leaves`` are values that stay atoms of the polynomial, even if operations compute them.
     """
     key = normal_form, view, tuple(map(id, leaves))
-    if key not in uses.memo:
-        uses.memo[key] = _Reader({id(value) for value in leaves}).of(view, MAX_DEPTH)
-    form: NormalForm | None = uses.memo[key]
+    if key not in context.memo:
+        context.memo[key] = _Reader({id(value) for value in leaves}).of(view, MAX_DEPTH)
+    form: NormalForm | None = context.memo[key]
     return form
 
 
@@ -251,8 +253,8 @@ class _Reader:
         conversions of floats are skipped.
         """
         while id(view.base) not in self.leaves:
-            inner = through(view, rounding=True)
-            if inner is None or not inner.is_whole:
+            inner = skip_one_move(view, rounding=True)
+            if inner is None or not inner.has_full_axes:
                 break
             view = inner
         if view not in self.seen:
@@ -417,10 +419,10 @@ def summed_view(view: View) -> View | None:
     The base of ``view`` is the sum. Return None if the view contains only parts of it.
     """
     source, summed_axes = view.node().inputs[0], tuple(view.node().params["axes"])
-    if not view.is_whole:
+    if not view.has_full_axes:
         return None
     remaining_axes = [axis for axis in range(source.rank) if axis not in summed_axes]
-    return along(
+    return view_of(
         source,
         (*(None if axis is None else remaining_axes[axis] for axis in view.axes), *summed_axes),
     )
@@ -480,7 +482,7 @@ def _drop_axes(monomial: Monomial, axes: Iterable[int]) -> Monomial:
 
     def drop(atom: Atom) -> Atom:
         if isinstance(atom, View):
-            return atom.take([i for i in range(len(atom.groups)) if i not in dropped])
+            return atom.select_axes([i for i in range(len(atom.groups)) if i not in dropped])
         if isinstance(atom, Sum):
             return Sum(_drop_axes(atom.monomial, dropped), atom.sizes)
         if isinstance(atom, Inner):
@@ -495,7 +497,7 @@ def _permute_axes(monomial: Monomial, order: Sequence[int]) -> Monomial:
 
     def take(atom: Atom) -> Atom:
         if isinstance(atom, View):
-            return atom.take([*order, *range(len(order), len(atom.groups))])
+            return atom.select_axes([*order, *range(len(order), len(atom.groups))])
         if isinstance(atom, Sum):
             return Sum(_permute_axes(atom.monomial, order), atom.sizes)
         if isinstance(atom, Inner):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import Uses, operand, peel
+from converter.fuse.match import MatchContext, operand, peel
 from converter.ir import Node, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.dims import Dim
 from converter.ir.op import Op
 from converter.ir.scalars import named_size, scalar
@@ -47,7 +47,9 @@ EQUAL = 1e-6
 """Relative difference of constants that count as equal: people write about as many digits."""
 
 
-def product(view: View, uses: Uses, *, powers: bool = False, rounding: bool = False) -> Product:
+def product(
+    view: View, context: MatchContext, *, powers: bool = False, rounding: bool = False
+) -> Product:
     """Return a value as a product, through its multiplications, divisions, negations and powers.
 
     Besides the value itself, only values with a single reader are taken apart.
@@ -60,18 +62,18 @@ def product(view: View, uses: Uses, *, powers: bool = False, rounding: bool = Fa
     """
     result = Product()
     start = peel(view, rounding=True) if rounding else view
-    _Collector(uses, result, powers, rounding).take(start, root=True)
+    _Collector(context, result, powers, rounding).take(start, root=True)
     return result
 
 
-def product_of(node: Node, uses: Uses) -> Product:
+def product_of(node: Node, context: MatchContext) -> Product:
     """Return the result of a node as a product.
 
     Only the last result is cached, because several recognisers ask for the same node in turn.
     """
-    cached = uses.memo.get(product_of)
+    cached = context.memo.get(product_of)
     if cached is None or cached[0] is not node:
-        cached = uses.memo[product_of] = node, product(along(node.out), uses)
+        cached = context.memo[product_of] = node, product(view_of(node.out), context)
     return cached[1]
 
 
@@ -82,7 +84,7 @@ class _Collector:
     ``powers`` and ``rounding`` are as in `product`.
     """
 
-    uses: Uses
+    context: MatchContext
     target: Product
     powers: bool
     rounding: bool
@@ -97,16 +99,16 @@ class _Collector:
         number, op = scalar(view.base), view.op()
         if number is not None and not isinstance(number, bool) and _is_joinable(number, divide):
             self.target.multiply(1 / number if divide else number, view.base.dtype)
-        elif op in (ops.mul, ops.div) and (root or self.uses.single_use(view.base)):
+        elif op in (ops.mul, ops.div) and (root or self.context.single_use(view.base)):
             self._operand(view, 0, divide)
             self._operand(view, 1, divide != (op is ops.div))
-        elif op is ops.neg and (root or self.uses.single_use(view.base)):
+        elif op is ops.neg and (root or self.context.single_use(view.base)):
             self.target.coefficient *= -1
             self._operand(view, 0, divide)
         elif self.powers and not divide and 0 < (power := exponent(view)) < 5:
             for _ in range(power):
                 self._operand(view, 0, divide)
-        elif exponent(view) == -1 and (root or self.uses.single_use(view.base)):
+        elif exponent(view) == -1 and (root or self.context.single_use(view.base)):
             self._operand(view, 0, not divide)
         else:
             (self.target.divisors if divide else self.target.factors).append(view)
@@ -165,7 +167,7 @@ class ReducedValue:
         rank = len(unreduced.axes)
         remaining, reduced_axes = self.view.axes[:rank], self.view.axes[rank:]
         pairs = zip(reduced_axes, self.sizes, strict=True)
-        repeated = any(a is None and not dims.same(d, 1) for a, d in pairs)
+        repeated = any(a is None and not dims.is_same_dim(d, 1) for a, d in pairs)
         if self.view.base is not unreduced.base or repeated:
             return None
         axes = [i for i, a in enumerate(remaining) if a is None and unreduced.axes[i] is not None]
@@ -178,7 +180,7 @@ class ReducedValue:
         return tuple(axes) if is_same_elsewhere and is_fully_reduced else None
 
 
-def reduced(view: View, op: Op) -> ReducedValue | None:
+def match_reduction(view: View, op: Op) -> ReducedValue | None:
     """Return the operand of a reduction by ``op``, such as a sum, or None if ``view`` is no such
     reduction."""
     view = peel(view, rounding=True)  # sums of float16 are computed in float32 and rounded
@@ -187,16 +189,16 @@ def reduced(view: View, op: Op) -> ReducedValue | None:
     source, reduced_axes = view.node().inputs[0], tuple(view.node().params["axes"])
     remaining_axes = [a for a in range(source.rank) if a not in reduced_axes]
     axes = (*(None if a is None else remaining_axes[a] for a in view.axes), *reduced_axes)
-    return ReducedValue(peel(along(source, axes)), tuple(source.shape[a] for a in reduced_axes))
+    return ReducedValue(peel(view_of(source, axes)), tuple(source.shape[a] for a in reduced_axes))
 
 
-def reduction(view: View, unreduced: View, op: Op) -> tuple[int, ...] | None:
+def reduction_axes(view: View, unreduced: View, op: Op) -> tuple[int, ...] | None:
     """Return the axes over which ``view`` is the reduction of ``unreduced`` by an operation.
 
     If ``op`` is a sum, ``view`` may be ``sum(unreduced, axis=1, keepdims=True)``, for which the
     axes are (1,). Return None if it is no such reduction.
     """
-    inner = reduced(view, op)
+    inner = match_reduction(view, op)
     return None if inner is None else inner.axes_of(unreduced)
 
 
@@ -208,14 +210,14 @@ class Mean:
     factor: Product
 
 
-def match_mean(view: View, uses: Uses) -> Mean | None:
+def match_mean(view: View, context: MatchContext) -> Mean | None:
     """Match a sum times numbers or divided by named sizes. Return the sum and the factor, or
     None."""
-    parts = product(view, uses, rounding=True)
+    parts = product(view, context, rounding=True)
     has_named_divisors = all(named_size(divisor.base) is not None for divisor in parts.divisors)
     if len(parts.factors) != 1 or not has_named_divisors:
         return None
-    summed = reduced(parts.factors[0], ops.reduce_sum)
+    summed = match_reduction(parts.factors[0], ops.reduce_sum)
     return None if summed is None else Mean(summed, parts)
 
 

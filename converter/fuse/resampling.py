@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.dependence import depends_on_sizes_only, is_weight, known
+from converter.fuse.dependence import constant_array, depends_on_sizes_only, is_weight
 from converter.fuse.match import NearMiss, Recogniser
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dims import Dim
@@ -23,7 +23,7 @@ LARGEST_MATRIX = 1 << 26
 
 
 @dataclass(frozen=True)
-class Matrix:
+class ResamplingMatrix:
     """Resampling weights that contract one axis of an operand.
 
     ``value`` has the shape [in, out], or [out, in] if ``transposed``. ``axis`` is the contracted
@@ -42,9 +42,9 @@ class Matrix:
 
     def numbers(self) -> np.ndarray | None:
         """Return the weights in the shape of ``value``, or None if they are not constant."""
-        return known(self.value) if dims.all_static(self.value.shape) else None
+        return constant_array(self.value) if dims.all_static(self.value.shape) else None
 
-    def computed(self) -> "Matrix":
+    def with_constant_weights(self) -> "ResamplingMatrix":
         """Return the matrix with its weights as a constant, if they are constant and at most 64
         MiB.
 
@@ -54,7 +54,7 @@ class Matrix:
         is_small = numbers is not None and numbers.nbytes <= LARGEST_MATRIX
         return replace(self, value=const(numbers)) if is_small else self
 
-    def oriented(self, editor: Editor, transposed: bool) -> Value:
+    def emit_weights(self, editor: Editor, transposed: bool) -> Value:
         """Return the weights as [in, out], or as [out, in] if ``transposed``. A transpose is
         emitted if needed."""
         if transposed == self.transposed:
@@ -64,7 +64,7 @@ class Matrix:
         return editor.transpose(self.value, (1, 0))
 
 
-def match_resampling_matrix(node: Node, side: int) -> tuple[Matrix, list[int]] | None:
+def match_resampling_matrix(node: Node, side: int) -> tuple[ResamplingMatrix, list[int]] | None:
     """Match an einsum that contracts one axis of an operand with a matrix.
 
     ``side`` is the index of the operand that is the matrix, 0 or 1. Return the matrix, and the
@@ -85,14 +85,14 @@ def match_resampling_matrix(node: Node, side: int) -> tuple[Matrix, list[int]] |
     ):
         return None
     labels = [result_labels[0] if a == summed_labels[0] else a for a in operand_labels]
-    return Matrix(
+    return ResamplingMatrix(
         node.inputs[side],
         matrix_labels[0] == result_labels[0],
         operand_labels.index(summed_labels[0]),
     ), labels
 
 
-def emit_resampling(x: Value, axis: int, matrix: Matrix, editor: Editor) -> Value:
+def emit_resampling(x: Value, axis: int, matrix: ResamplingMatrix, editor: Editor) -> Value:
     """Emit the contraction of axis ``axis`` of ``x`` with a matrix, and return it in the order of
     x's axes.
 
@@ -104,11 +104,11 @@ def emit_resampling(x: Value, axis: int, matrix: Matrix, editor: Editor) -> Valu
     following_size = dims.size_product(x.shape[axis + 1 :])
     if dims.is_static(following_size) and following_size < NARROW_MATRIX:
         order = [*(i for i in range(x.rank) if i != axis), axis]
-        inputs = [editor.transpose(x, order), matrix.oriented(editor, transposed=False)]
+        inputs = [editor.transpose(x, order), matrix.emit_weights(editor, transposed=False)]
         product = editor.add(ops.matmul, inputs, tuple(shape[i] for i in order), x.dtype)
         return editor.transpose(product, [order.index(i) for i in range(x.rank)])
     flat = editor.reshape(x, (*x.shape[: axis + 1], following_size))
-    inputs = [matrix.oriented(editor, transposed=True), flat]
+    inputs = [matrix.emit_weights(editor, transposed=True), flat]
     product = editor.add(ops.matmul, inputs, (*shape[: axis + 1], following_size), x.dtype)
     return editor.reshape(product, shape)
 
@@ -131,7 +131,7 @@ def _match_resampling(node: Node, editor: Editor, near_misses: list[NearMiss]) -
         else:
             is_table = _is_normalised(numbers, int(matrix.transposed)) and not is_weight(x)
         if is_table:
-            result = emit_resampling(x, matrix.axis, matrix.computed(), editor)
+            result = emit_resampling(x, matrix.axis, matrix.with_constant_weights(), editor)
             return editor.transpose(result, [labels.index(a) for a in node.params["out"]])
     return None
 

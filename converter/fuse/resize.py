@@ -20,15 +20,15 @@ import numpy as np
 
 from converter.frontend.trace import source_line, trace
 from converter.fuse.dependence import is_weight
-from converter.fuse.match import NearMiss, Recogniser, Uses, base_permutation
+from converter.fuse.match import MatchContext, NearMiss, Recogniser, base_permutation
 from converter.fuse.named_calls import Candidate, call_results, find_call
 from converter.fuse.patterns import pattern_graph
 from converter.fuse.resampling import RESAMPLED_DTYPES, emit_resampling, match_resampling_matrix
 from converter.ir import Graph, Node, Value, dims, formulas, ops
-from converter.ir.axes import along
+from converter.ir.axes import view_of
 from converter.ir.dims import Dim, Shape
 from converter.ir.formulas import ALIGNED, ResizeKind
-from converter.ir.moves import above
+from converter.ir.moves import view_of_operand
 from converter.ir.rewrite import Editor
 
 Kinds: TypeAlias = tuple[ResizeKind, ...]
@@ -54,7 +54,7 @@ def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list
     if call is None:
         return None
     x, (method, antialias) = node.inputs[0], call.candidate
-    axes = tuple(i for i in range(x.rank) if not dims.same(x.shape[i], call.shape[i]))
+    axes = tuple(i for i in range(x.rank) if not dims.is_same_dim(x.shape[i], call.shape[i]))
     sizes = tuple(call.shape[axis] for axis in axes)
     params = {"axes": axes, "sizes": sizes, "method": method, "antialias": antialias}
     resized = editor.add(ops.image_resize, [x], call.shape, node.out.dtype, params)
@@ -77,7 +77,7 @@ def _candidates(shape: Shape, result: Shape) -> Iterator[Candidate[ResizeKind]]:
 
     Nothing is yielded if the shapes are equal.
     """
-    if not dims.same_shape(shape, result):
+    if not dims.is_same_shape(shape, result):
         for method, antialias in METHODS:
             function = partial(_resize, shape=result, method=method, antialias=antialias)
             yield (method, antialias), function
@@ -179,7 +179,7 @@ def _explain_unsupported(sizes: str, rows: list[ResizeSupport], method: str) -> 
     return f"{sizes}: the weights are not those of a kernel that ONNX has"
 
 
-def _nearest_kinds(node: Node, uses: Uses) -> dict[int, Kinds | str | None]:
+def _nearest_kinds(node: Node, context: MatchContext) -> dict[int, Kinds | str | None]:
     """Return for each axis how a nearest-neighbour resize is emitted.
 
     A tuple of kinds means ``Resize``. A text is the reason why a gather is emitted that might have
@@ -191,7 +191,7 @@ def _nearest_kinds(node: Node, uses: Uses) -> dict[int, Kinds | str | None]:
     for axis in node.params["axes"]:
         size, count = x.shape[axis], node.out.shape[axis]
         kinds[axis] = None
-        if not uses.takes("Resize", x.dtype) or _is_slice(size, count):
+        if not context.takes("Resize", x.dtype) or _is_slice(size, count):
             continue
         reason = f"{size} to {count}: the operator's rounding need not find the same neighbours"
         kinds[axis] = (NEAREST,) if _is_exact(size, count) else reason
@@ -316,19 +316,23 @@ def _emit_product(node: Node, x: Value, axis: int, count: Dim, editor: Editor) -
     assert matrix is not None, product
     nodes = [n for n in graph.nodes if n is not product]
     (weights,) = editor.inline(Graph([], [matrix.value], nodes), [])
-    return emit_resampling(x, axis, replace(matrix, value=weights).computed(), editor)
+    return emit_resampling(x, axis, replace(matrix, value=weights).with_constant_weights(), editor)
 
 
-def _skip_transposes(x: Value, uses: Uses) -> tuple[Value, list[int]]:
+def _skip_transposes(x: Value, context: MatchContext) -> tuple[Value, list[int]]:
     """Return the value before the transposes of ``x`` that nothing else reads, and a permutation.
 
     Axis i of ``x`` is axis ``permutation[i]`` of that value. A transpose that moves only axes of
     size one is a reshape.
     """
     order = list(range(x.rank))
-    while x.node is not None and x.node.op in (ops.transpose, ops.reshape) and uses.single_use(x):
-        view = above(along(x))
-        axis_order = base_permutation(view, x.shape) if view is not None and view.is_whole else None
+    while (
+        x.node is not None and x.node.op in (ops.transpose, ops.reshape) and context.single_use(x)
+    ):
+        view = view_of_operand(view_of(x))
+        axis_order = (
+            base_permutation(view, x.shape) if view is not None and view.has_full_axes else None
+        )
         if view is None or axis_order is None:
             break
         order, x = [axis_order[i] for i in order], view.base

@@ -11,21 +11,21 @@ import math
 from functools import partial
 
 from converter.fuse.match import (
+    MatchContext,
     MatchedOperation,
-    Uses,
-    build_applied,
+    emit_matched_operation,
     operand,
     operands,
     peel,
-    proved,
+    recogniser_from,
 )
-from converter.fuse.product_terms import product_of, reduced, reduction
+from converter.fuse.product_terms import match_reduction, product_of, reduction_axes
 from converter.ir import Node, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.scalars import scalar
 
 
-def prove_softmax(node: Node, uses: Uses) -> MatchedOperation | str | None:
+def match_softmax(node: Node, context: MatchContext) -> MatchedOperation | str | None:
     """Match a quotient of exponentials and their sum, or the exponential of a log softmax.
 
     Return the operand and the axis of the softmax. Return a text, the reason for a near miss, if
@@ -33,11 +33,13 @@ def prove_softmax(node: Node, uses: Uses) -> MatchedOperation | str | None:
     None for other nodes.
     """
     if node.op is ops.exp:
-        return _match_exp_of_log_softmax(operand(along(node.out), 0))
-    top, total = operands(along(node.out)) if node.op is ops.div else _match_quotient(node, uses)
+        return _match_exp_of_log_softmax(operand(view_of(node.out), 0))
+    top, total = (
+        operands(view_of(node.out)) if node.op is ops.div else _match_quotient(node, context)
+    )
     if top is None or total is None or top.op() is not ops.exp:
         return None
-    axes = reduction(total, top, ops.reduce_sum) or _visible_axes(total, top)
+    axes = reduction_axes(total, top, ops.reduce_sum) or _visible_axes(total, top)
     if axes is None:
         return None
     if len(axes) != 1:
@@ -53,7 +55,7 @@ def _shift_reason(exponent: View, axes: tuple[int, ...]) -> str:
     """
     if exponent.op() is ops.sub:
         x, highest = operands(exponent)
-        shifted = reduction(highest, x, ops.reduce_max)
+        shifted = reduction_axes(highest, x, ops.reduce_max)
         if shifted is not None and {*axes} < {*shifted}:
             return (
                 "the maximum of several rows is subtracted, so that all exponentials of a row may "
@@ -67,25 +69,25 @@ def _match_exp_of_log_softmax(view: View) -> MatchedOperation | None:
 
     Return the operand of the log softmax and its axis, or None for other views.
     """
-    if view.op() is not ops.log_softmax or not view.complete():
+    if view.op() is not ops.log_softmax or not view.has_all_base_axes():
         return None
     node = view.node()
     x = peel(view._replace(base=node.inputs[0]))
     return (
         MatchedOperation(x, {"axis": view.axes.index(node.params["axis"])})
-        if x.complete()
+        if x.has_all_base_axes()
         else None
     )
 
 
-def _match_quotient(node: Node, uses: Uses) -> tuple[View | None, View | None]:
+def _match_quotient(node: Node, context: MatchContext) -> tuple[View | None, View | None]:
     """Return the only factor and the only divisor of a product, or two times None.
 
     A coefficient other than 1 gives None too.
     """
-    if not any(v.made_by(ops.exp) for v in node.inputs):
+    if not any(v.producer_if(ops.exp) for v in node.inputs):
         return None, None
-    parts = product_of(node, uses)
+    parts = product_of(node, context)
     is_quotient = len(parts.factors) == len(parts.divisors) == 1 and parts.coefficient == 1
     return (parts.factors[0], parts.divisors[0]) if is_quotient else (None, None)
 
@@ -97,7 +99,7 @@ def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
     A mask sets the hidden elements to -inf before the exponential and their exponentials to zero
     before the sum ``total``. It must be the same mask. Return None if ``total`` is no such sum.
     """
-    summed = reduced(total, ops.reduce_sum)
+    summed = match_reduction(total, ops.reduce_sum)
     shifted = operand(top, 0)
     x = operands(shifted)[0] if shifted.op() is ops.sub else None
     if summed is None or x is None or not (summed.view.op() is x.op() is ops.select_n):
@@ -111,12 +113,12 @@ def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
     return None
 
 
-def prove_log_softmax(node: Node, uses: Uses) -> MatchedOperation | None:
+def match_log_softmax(node: Node, context: MatchContext) -> MatchedOperation | None:
     """Match ``s - log(sum(exp(s)))`` with ``s = x - max(x)``. Return x and its axis, or None."""
-    shifted, logarithm = operands(along(node.out))
+    shifted, logarithm = operands(view_of(node.out))
     if shifted.op() is not ops.sub or logarithm.op() is not ops.log:
         return None
-    inner = reduced(operand(logarithm, 0), ops.reduce_sum)
+    inner = match_reduction(operand(logarithm, 0), ops.reduce_sum)
     if inner is None or inner.view.op() is not ops.exp:
         return None
     return _match_shifted(shifted, inner.operand(0).axes_of(shifted))
@@ -130,13 +132,16 @@ def _match_shifted(shifted: View, axes: tuple[int, ...] | None) -> MatchedOperat
     if shifted.op() is not ops.sub or axes is None or len(axes) != 1:
         return None
     x, highest = operands(shifted)
-    is_maximum = reduction(highest, x, ops.reduce_max) == axes and x.complete()
+    is_maximum = reduction_axes(highest, x, ops.reduce_max) == axes and x.has_all_base_axes()
     return MatchedOperation(x, {"axis": axes[0]}) if is_maximum else None
 
 
-SOFTMAX = proved(
-    "Softmax", (ops.div, ops.mul, ops.exp), prove_softmax, partial(build_applied, ops.softmax)
+SOFTMAX = recogniser_from(
+    "Softmax",
+    (ops.div, ops.mul, ops.exp),
+    match_softmax,
+    partial(emit_matched_operation, ops.softmax),
 )
-LOG_SOFTMAX = proved(
-    "LogSoftmax", (ops.sub,), prove_log_softmax, partial(build_applied, ops.log_softmax)
+LOG_SOFTMAX = recogniser_from(
+    "LogSoftmax", (ops.sub,), match_log_softmax, partial(emit_matched_operation, ops.log_softmax)
 )

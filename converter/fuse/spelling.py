@@ -15,19 +15,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.magnitudes import is_moderate, rely_on_size
-from converter.fuse.match import Recogniser, Uses, operands, proved, recogniser_rules, whole
+from converter.fuse.magnitudes import is_moderate, record_magnitude_fact
+from converter.fuse.match import (
+    MatchContext,
+    Recogniser,
+    operands,
+    peeled_view,
+    recogniser_from,
+    recogniser_rules,
+)
 from converter.fuse.patterns import pattern_graph
 from converter.fuse.product_terms import EQUAL
 from converter.ir import Graph, Node, Value, ops
-from converter.ir.axes import View, along
-from converter.ir.evaluation import bound as bound_array
-from converter.ir.moves import write
+from converter.ir.axes import View, view_of
+from converter.ir.evaluation import bound_array
+from converter.ir.moves import emit_view
 from converter.ir.op import Op
 from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor, Rule, sweep
 from converter.ir.scalars import scalar
-from converter.opsets import OLDEST
+from converter.opsets import OLDEST_OPSET
 
 Arguments: TypeAlias = dict[str, View]
 """The arguments of a spelling in the user's graph, by name."""
@@ -62,7 +69,7 @@ class Spelling:
     sign: Op | None
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = _are_moderate
-    since: int = OLDEST
+    since: int = OLDEST_OPSET
     negative: bool = False
 
 
@@ -109,7 +116,7 @@ def _pattern(table: tuple[Spelling, ...]) -> View:
     for value, name in zip(graph.inputs, names, strict=True):
         value.name = name
     sweep(graph, _rules(tuple(previous_spellings)))
-    return whole(graph.outputs[0])
+    return peeled_view(graph.outputs[0])
 
 
 def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
@@ -119,32 +126,32 @@ def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
     """
     spelling, pattern = table[-1], _pattern(table)
 
-    def match(node: Node, uses: Uses) -> Arguments | None:
+    def match(node: Node, context: MatchContext) -> Arguments | None:
         if node.out.dtype.name not in DTYPES:
             return None
-        arguments = _unify(pattern, along(node.out), {})
-        if arguments is None or not arguments["x"].fills(node.out.shape):
+        arguments = _unify(pattern, view_of(node.out), {})
+        if arguments is None or not arguments["x"].has_no_repeated_axes(node.out.shape):
             return None
-        arrays = (bound_array(a.base, uses.memo) for a in _arrays(arguments).values())
+        arrays = (bound_array(a.base, context.memo) for a in _arrays(arguments).values())
         are_moderate = all(a is not None and is_moderate(a, allow_zero=True) for a in arrays)
         return arguments if are_moderate and spelling.accepts(**_numbers(arguments)) else None
 
     def emit(node: Node, arguments: Arguments, editor: Editor) -> Value:
         shape, dtype = node.out.shape, node.out.dtype
-        inputs, params = [write(editor, arguments["x"], shape, dtype)], {}
+        inputs, params = [emit_view(editor, arguments["x"], shape, dtype)], {}
         for name, number in _numbers(arguments).items():
             if number is not None:
                 params[name] = -float(number) if spelling.negative else float(number)
                 continue
-            rely_on_size(editor, arguments[name].base, allow_zero=True)
-            array = write(editor, arguments[name], arguments[name].bare(shape))
+            record_magnitude_fact(editor, arguments[name].base, allow_zero=True)
+            array = emit_view(editor, arguments[name], arguments[name].unbroadcast_shape(shape))
             is_negated = spelling.negative
             inputs.append(
                 editor.add(ops.neg, [array], array.shape, array.dtype) if is_negated else array
             )
         return editor.add(spelling.op, inputs, shape, dtype, params)
 
-    return proved(spelling.op.name, (pattern.node().op,), match, emit)
+    return recogniser_from(spelling.op.name, (pattern.node().op,), match, emit)
 
 
 def _arrays(arguments: Arguments) -> dict[str, View]:

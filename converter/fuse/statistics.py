@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from converter.fuse.match import Uses
+from converter.fuse.match import MatchContext
 from converter.fuse.normal_form import (
     NormalForm,
     Sum,
@@ -60,10 +60,12 @@ def _sum_terms(total: Sum) -> Terms:
     return {frozenset({(total, 1)}): 1.0}
 
 
-def mean_form(view: View, x: View, uses: Uses, weight: float = 1.0) -> MeanForm | None:
+def match_mean_form(
+    view: View, x: View, context: MatchContext, weight: float = 1.0
+) -> MeanForm | None:
     """Return the mean of ``x`` that equals ``weight * view``, over any axes, or None if it is no
     mean."""
-    form = normal_form(view, uses, [x.base])
+    form = normal_form(view, context, [x.base])
     for mean in _means(form, x, 1):
         expected = {monomial: number / weight for monomial, number in mean.mean.items()}
         if form is not None and form.is_near(expected):
@@ -71,30 +73,30 @@ def mean_form(view: View, x: View, uses: Uses, weight: float = 1.0) -> MeanForm 
     return None
 
 
-def mean_square_axes(view: View, x: View, uses: Uses) -> tuple[int, ...] | None:
+def mean_square_axes(view: View, x: View, context: MatchContext) -> tuple[int, ...] | None:
     """Return the logical axes over which ``view`` is the mean of the squares of ``x``, or None."""
-    form = normal_form(view, uses, [x.base])
+    form = normal_form(view, context, [x.base])
     for mean in _means(form, x, 2):
         if form is not None and form.is_near(mean.mean_square):
             return mean.axes
     return None
 
 
-def is_variance(view: View, x: View, uses: Uses) -> bool:
+def is_variance(view: View, x: View, context: MatchContext) -> bool:
     """Return True if ``view`` is a variance of ``x`` over any axes, with any divisor."""
-    means = _means(normal_form(view, uses, [x.base]), x, 1)
-    return any(variance_divisor(view, mean, x, uses) for mean in means)
+    means = _means(normal_form(view, context, [x.base]), x, 1)
+    return any(variance_divisor(view, mean, x, context) for mean in means)
 
 
 def variance_divisor(
-    view: View, mean: MeanForm, x: View, uses: Uses
+    view: View, mean: MeanForm, x: View, context: MatchContext
 ) -> Literal["elements", "other"] | None:
     """Return the kind of divisor of ``view`` as a variance of ``x`` over the axes of ``mean``.
 
     "elements" means that the sum of squared differences is divided by the number of elements.
     "other" means another number, such as one less. None means that the view is no such variance.
     """
-    form = normal_form(view, uses, [x.base])
+    form = normal_form(view, context, [x.base])
     if form is None:
         return None
     if form.is_near(mean.variance):
@@ -126,12 +128,12 @@ def _means(form: NormalForm | None, x: View, power: int) -> list[MeanForm]:
     return means
 
 
-def match_summed_value(view: View, uses: Uses) -> Value | None:
+def match_summed_value(view: View, context: MatchContext) -> Value | None:
     """Return the operand of a sum if ``view`` is computed from that sum alone, such as a mean.
 
     Return None if its normal form has several sums, or if the summed value is a product.
     """
-    form = normal_form(view, uses)
+    form = normal_form(view, context)
     sums = [atom for monomial in form.terms for atom, _ in monomial] if form else []
     totals = [atom for atom in sums if isinstance(atom, Sum)]
     if len(totals) != 1 or len(totals[0].monomial) != 1:

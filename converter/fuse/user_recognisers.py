@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from converter.errors import SpecError
-from converter.fuse.match import Recogniser, proved
+from converter.fuse.match import Recogniser, recogniser_from
 from converter.fuse.spelling import Spelling, operations_of
 from converter.ir import Node, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
-from converter.opsets import OLDEST
+from converter.opsets import OLDEST_OPSET
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -36,12 +36,16 @@ class RegisteredRecogniser:
 
 REGISTERED_FORMULAS: list[Spelling] = []
 REGISTERED_FUNCTIONS: list[RegisteredRecogniser] = []
-NEEDS = {op.structure: op.needs for op in ops.stated() if op.needs}
+REQUIRED_STRUCTURES = {op.structure: op.needs for op in ops.defined_ops() if op.needs}
 """The structures that have to be recognised before a structure, by the name of the latter."""
 
 
 def recogniser(
-    name: str, *, roots: tuple[str, ...] = (), calls: tuple[str, ...] = (), since: int = OLDEST
+    name: str,
+    *,
+    roots: tuple[str, ...] = (),
+    calls: tuple[str, ...] = (),
+    since: int = OLDEST_OPSET,
 ) -> Callable[[Function], Function]:
     """Register a recogniser. `converter.rule(name)` registers how its operation is lowered.
 
@@ -76,7 +80,9 @@ def recogniser(
         if roots or calls:
             operations = (*map(ops.op_by_name, roots), *([ops.named_call] if calls else []))
             match = _of_calls(function, calls) if calls else function
-            entry_recogniser = proved(name, operations, match, lambda _, result, __: result)
+            entry_recogniser = recogniser_from(
+                name, operations, match, lambda _, result, __: result
+            )
             entry = RegisteredRecogniser(name, since, entry_recogniser, frozenset(calls))
             REGISTERED_FUNCTIONS.append(entry)
         else:
@@ -91,7 +97,7 @@ def structure_names() -> tuple[str, ...]:
 
     They are those of the converter, of users' formulas and of users' functions.
     """
-    own_structures = (op.structure for op in ops.stated() if op.structure)
+    own_structures = (op.structure for op in ops.defined_ops() if op.structure)
     formulas = (spelling.op.name for spelling in REGISTERED_FORMULAS)
     return tuple(
         dict.fromkeys((*own_structures, *formulas, *(r.name for r in REGISTERED_FUNCTIONS)))

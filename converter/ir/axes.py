@@ -72,7 +72,7 @@ class View(NamedTuple):
         return tuple([g[0].axis if len(g) == 1 else None for g in self.groups])
 
     @property
-    def is_whole(self) -> bool:
+    def has_full_axes(self) -> bool:
         """True if each axis of the view is a full axis of the base, or has size one.
 
         Axes may be permuted or repeated, but not cut, reversed, split or merged.
@@ -80,17 +80,17 @@ class View(NamedTuple):
         shape = self.base.shape
         for group in self.groups:
             for axis, stride, size in group:
-                if len(group) > 1 or stride != 1 or not dims.same(size, shape[axis or 0]):
+                if len(group) > 1 or stride != 1 or not dims.is_same_dim(size, shape[axis or 0]):
                     return False
-        return all([dims.same(start, 0) for start in self.starts])
+        return all([dims.is_same_dim(start, 0) for start in self.starts])
 
-    def covers(self, along: Sequence[int]) -> bool:
+    def varies_only_along(self, along: Sequence[int]) -> bool:
         """Return True if the view's elements vary along no other axes than ``along``, which are
         axes of the view."""
         return not any(group for i, group in enumerate(self.groups) if i not in along)
 
     def is_writable(self) -> bool:
-        """Return True if ``write`` can compute the view.
+        """Return True if ``emit_view`` can compute the view.
 
         It can if the entries along each axis of the base nest without gaps (`nested_factors`).
         """
@@ -110,11 +110,11 @@ class View(NamedTuple):
         if len(factors) < 2:
             return factors
         ends = [f.stride * f.size for f in factors]
-        fastest = [f for f in factors if not any(dims.same(f.stride, end) for end in ends)]
+        fastest = [f for f in factors if not any(dims.is_same_dim(f.stride, end) for end in ends)]
         ordered = fastest[:1]
         while ordered and len(ordered) < len(factors):
             end = ordered[0].stride * ordered[0].size
-            successors = [f for f in factors if dims.same(f.stride, end)]
+            successors = [f for f in factors if dims.is_same_dim(f.stride, end)]
             if len(successors) != 1:
                 return None
             ordered.insert(0, successors[0])
@@ -129,35 +129,35 @@ class View(NamedTuple):
             low, high = (low, high + end) if is_forward(stride) else (low + end, high)
         return dims.as_dim(low), dims.as_dim(high)
 
-    def complete(self) -> bool:
+    def has_all_base_axes(self) -> bool:
         """Return True if each axis of the base that is longer than one has an axis of the view for
         itself.
 
         Such an axis of the view may be cut or reversed.
         """
-        real = {a for a, d in enumerate(self.base.shape) if not dims.same(d, 1)}
+        real = {a for a, d in enumerate(self.base.shape) if not dims.is_same_dim(d, 1)}
         return real <= set(self.axes)
 
-    def fills(self, shape: Shape) -> bool:
+    def has_no_repeated_axes(self, shape: Shape) -> bool:
         """Return True if each axis of a view of this shape has factors that account for its full
         size.
 
         An axis along which one element is repeated has no factors.
         """
         sizes = (dims.size_product([f.size for f in group]) for group in self.groups)
-        return all(dims.same(size, d) for size, d in zip(sizes, shape, strict=True))
+        return all(dims.is_same_dim(size, d) for size, d in zip(sizes, shape, strict=True))
 
-    def bare(self, shape: Shape) -> Shape:
+    def unbroadcast_shape(self, shape: Shape) -> Shape:
         """Return ``shape``, the shape of the view, with size one for the axes along which nothing
         varies."""
         return tuple(d if group else 1 for group, d in zip(self.groups, shape, strict=True))
 
-    def take(self, axes: Iterable[int | None]) -> View:
+    def select_axes(self, axes: Iterable[int | None]) -> View:
         """Return the view with the selected axes in this order. None adds an axis along which
         nothing varies."""
         return self._replace(groups=tuple(() if a is None else self.groups[a] for a in axes))
 
-    def merge(self, parts: Sequence[Sequence[int]], sizes: Mapping[int, Dim]) -> View:
+    def merge_axes(self, parts: Sequence[Sequence[int]], sizes: Mapping[int, Dim]) -> View:
         """Return the view in which the axes of each part are merged into one axis.
 
         ``parts`` are lists of axes of the view. ``sizes`` has the size of each axis.
@@ -167,14 +167,14 @@ class View(NamedTuple):
         ]
         return self._replace(groups=tuple(as_group(chain(*groups)) for groups in parts_factors))
 
-    def put(self, axis: int, base_axis: int) -> View:
+    def replace_axis(self, axis: int, base_axis: int) -> View:
         """Return the view with its axis ``axis`` replaced by the full axis ``base_axis`` of the
         base."""
         groups = list(self.groups)
         groups[axis] = as_group([Factor(base_axis, 1, self.base.shape[base_axis])])
         return self._replace(groups=tuple(groups))
 
-    def cut(self, axis: int, start: Dim, size: Dim, stride: int = 1) -> View | None:
+    def slice_axis(self, axis: int, start: Dim, size: Dim, stride: int = 1) -> View | None:
         """Return the view with an axis reduced to ``size`` entries from ``start`` on, ``stride``
         apart.
 
@@ -189,23 +189,23 @@ class View(NamedTuple):
         groups[axis] = as_group(steps)
         return View(self.base, tuple(groups), tuple(starts))
 
-    def of(self, inner: View) -> View | None:
+    def compose(self, inner: View) -> View | None:
         """Return this view as a view of the base of ``inner``.
 
         ``inner`` shows the base of this view as a view of another value:
-        ``transposed_again.of(transposed)`` is a view of the value before both transpositions.
+        ``transposed_again.compose(transposed)`` is a view of the value before both transpositions.
         Return None if the elements are not regular steps along axes of that base.
         """
         single = all(len(group) < 2 for group in inner.groups)
         return _rename_axes(self, inner) if single else _compose_digits(self, inner)
 
-    def onto(self, base: Value, axes: Iterable[int | None]) -> View:
+    def rebase(self, base: Value, axes: Iterable[int | None]) -> View:
         """Return the same elements as a view of another base.
 
         ``axes`` has the axis of the new base for each axis of the old base, or None if elements are
         repeated along it.
         """
-        view = self.of(along(base, axes))
+        view = self.compose(view_of(base, axes))
         assert view is not None, (self, base)
         return view
 
@@ -216,17 +216,17 @@ class View(NamedTuple):
         ``index`` is the number of the operand. It may be broadcast by the node.
         """
         value, shape = self.node().inputs[index], self.base.shape
-        if dims.same_shape(value.shape, shape):
+        if dims.is_same_shape(value.shape, shape):
             return View(value, self.groups, self.starts)
         if not value.shape:
             return View(value, ((),) * len(self.groups), ())
         added_axes = len(shape) - value.rank
         pairs = zip(value.shape, shape[added_axes:], strict=True)
-        axes = [a if dims.same(*pair) else None for a, pair in enumerate(pairs)]
-        return self.onto(value, (*(None,) * added_axes, *axes))
+        axes = [a if dims.is_same_dim(*pair) else None for a, pair in enumerate(pairs)]
+        return self.rebase(value, (*(None,) * added_axes, *axes))
 
 
-def along(base: Value, axes: Iterable[int | None] | None = None) -> View:
+def view_of(base: Value, axes: Iterable[int | None] | None = None) -> View:
     """Return the view of a value along these of its axes, by default along all of them in order.
 
     None is an axis along which nothing varies.
@@ -247,7 +247,11 @@ def as_group(factors: Iterable[Factor]) -> Group:
     """
     merged: list[Factor] = []
     for f in factors:
-        if merged and merged[-1].axis == f.axis and dims.same(merged[-1].stride, f.stride * f.size):
+        if (
+            merged
+            and merged[-1].axis == f.axis
+            and dims.is_same_dim(merged[-1].stride, f.stride * f.size)
+        ):
             merged[-1] = Factor(f.axis, f.stride, dims.as_dim(merged[-1].size * f.size))
         elif not dims.is_one(f.size):
             merged.append(f)
@@ -265,7 +269,7 @@ def _rename_axes(outer: View, inner: View) -> View:
     """
     starts = list(inner.starts)
     for start, group in zip(outer.starts, inner.groups, strict=True):
-        if group and not dims.same(start, 0):
+        if group and not dims.is_same_dim(start, 0):
             axis, stride, _ = group[0]
             starts[axis or 0] = dims.as_dim(starts[axis or 0] + stride * start)
 
@@ -342,7 +346,7 @@ class _Digits:
             size = self.group[i].size
             if dims.all_static((index, size)):
                 index, self.low[i] = divmod(index, size)
-            elif not dims.same(index, 0):
+            elif not dims.is_same_dim(index, 0):
                 index = dims.exact_quotient(size, index)
                 if index is None:
                     return False

@@ -37,7 +37,7 @@ def real_type(shape: Any, dtype: Any) -> tuple[Any, Any]:
     return ((*shape, 2), real_dtype(dtype)) if is_complex(dtype) else (shape, dtype)
 
 
-def packed(array: Any) -> Any:
+def pack_complex(array: Any) -> Any:
     """Return a complex array as a real array with a trailing axis of two.
 
     A real array is returned unchanged.

@@ -51,7 +51,7 @@ def size_product(dims: Sequence[Dim]) -> Dim:
     return as_dim(math.prod(dims))
 
 
-def same(a: Dim, b: Dim) -> bool:
+def is_same_dim(a: Dim, b: Dim) -> bool:
     """Return True if two dimensions are equal for all sizes of the named dimensions."""
     if a is b:
         return True
@@ -65,10 +65,10 @@ def is_one(dim: Dim) -> bool:
     return is_static(dim) and bool(dim == 1)
 
 
-def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+def is_same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Return True if two shapes have the same rank and are equal for all sizes of the named
     dimensions."""
-    return a is b or (len(a) == len(b) and all(map(same, a, b)))
+    return a is b or (len(a) == len(b) and all(map(is_same_dim, a, b)))
 
 
 def is_at_least(dim: Dim, least: int) -> bool:
@@ -103,14 +103,14 @@ def exact_quotient(divisor: Dim, dividend: Dim) -> Dim | None:
     None."""
     if is_static(dividend) and is_static(divisor):
         return dividend // divisor if divisor and dividend % divisor == 0 else None
-    if same(divisor, dividend):
+    if is_same_dim(divisor, dividend):
         return 1
     if is_static(divisor) and divisor == 1:
         return dividend
-    if is_static(dividend) or same(divisor, 0):
+    if is_static(dividend) or is_same_dim(divisor, 0):
         return None
     quotient = dividend // divisor
-    return as_dim(quotient) if same(as_dim(quotient * divisor), dividend) else None
+    return as_dim(quotient) if is_same_dim(as_dim(quotient * divisor), dividend) else None
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
@@ -119,9 +119,9 @@ def broadcast(shapes: Sequence[Shape]) -> Shape | None:
     out: list[Dim] = [1] * rank
     for shape in shapes:
         for i, dim in enumerate(shape, rank - len(shape)):
-            if same(out[i], 1):
+            if is_same_dim(out[i], 1):
                 out[i] = dim
-            elif not (same(dim, 1) or same(dim, out[i])):
+            elif not (is_same_dim(dim, 1) or is_same_dim(dim, out[i])):
                 return None
     return tuple(out)
 

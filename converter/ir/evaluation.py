@@ -87,10 +87,10 @@ def evaluate_bounded(
     args: Sequence[Any],
     params: Mapping[str, Any] | None,
     apply: Apply,
-    max_turns: Any,
+    max_iterations: Any,
     control: "Control | None" = None,
 ) -> tuple[list[Any], Any]:
-    """Evaluate a graph, but end every ``while`` loop after ``max_turns`` turns.
+    """Evaluate a graph, but end every ``while`` loop after ``max_iterations`` turns.
 
     ``apply`` evaluates nodes without bodies, ``control`` nodes with bodies. The default of
     ``control`` is JAX's own control flow, which can be compiled.
@@ -107,7 +107,7 @@ def evaluate_bounded(
         for value in graph.params:
             env[id(value)] = _parameter_array(value.program or value, params or {}, env, apply)
         arrays = [_to_jax_array(v, a) for v, a in zip(graph.inputs, args, strict=True)]
-        rules = EvaluationRules(apply, sizes, max_turns, control or CONTROL_EVALUATIONS)
+        rules = EvaluationRules(apply, sizes, max_iterations, control or CONTROL_EVALUATIONS)
         return _evaluate_graph(graph, arrays, env, rules)
 
 
@@ -166,12 +166,12 @@ class EvaluationRules(NamedTuple):
     """Settings of an evaluation.
 
     ``apply`` evaluates nodes without bodies, ``control`` nodes with bodies. ``sizes`` has the size
-    of each named dimension. ``max_turns`` is the largest number of turns of a loop.
+    of each named dimension. ``max_iterations`` is the largest number of turns of a loop.
     """
 
     apply: Apply
     sizes: Sizes
-    max_turns: Any
+    max_iterations: Any
     control: Control
 
 
@@ -268,7 +268,7 @@ def _evaluate_scan(node: Node, inputs: list[Any], run: Bodies, rules: Evaluation
 
 
 def _evaluate_while(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
-    """Evaluate a while loop by ``lax.while_loop``, but end it after ``rules.max_turns`` turns.
+    """Evaluate a while loop by ``lax.while_loop``, but end it after ``rules.max_iterations`` turns.
 
     Return its results and the largest number of turns of it or of a loop in its body.
     """
@@ -276,7 +276,7 @@ def _evaluate_while(node: Node, inputs: list[Any], run: Bodies, rules: Evaluatio
 
     def continues(state: Any) -> Any:
         carried, count, _ = state
-        return cond(carried)[0][0] & (count < rules.max_turns)
+        return cond(carried)[0][0] & (count < rules.max_iterations)
 
     def run_turn(state: Any) -> Any:
         carried, count, inner_turns = state
@@ -329,12 +329,12 @@ def size_in_bytes(value: Value) -> float:
 # compilation; other operations run in JAX.
 
 # A larger result stays in the graph unless it is no larger than its sources.
-CEILING = 1 << 20
+MAX_GROWTH_BYTES = 1 << 20
 
 Read = Callable[[Value], Any]
 
 
-def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
+def compute_array(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any:
     """Return the array of a value, in numpy where possible.
 
     ``read`` returns the array of a parameter or constant. ``memo`` has computed arrays by value id,
@@ -345,19 +345,19 @@ def compute(value: Value, read: Read, memo: dict[int, Any] | None = None) -> Any
     )
 
 
-def bound(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None:
+def bound_array(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None:
     """Return the array of a value that depends only on constants and parameters with a bound array,
     else None.
 
     A conclusion from it holds for these parameter values only. ``memo`` has computed arrays by
     value id, and gets the new ones.
     """
-    if not all_ancestors_pass(value, lambda leaf: known_numbers(leaf) is not None, is_computable):
+    if not all_ancestors_pass(value, lambda leaf: leaf_array(leaf) is not None, is_computable):
         return None
-    return np.asarray(compute(value, known_numbers, memo))
+    return np.asarray(compute_array(value, leaf_array, memo))
 
 
-def known_numbers(leaf: Value) -> Any:
+def leaf_array(leaf: Value) -> Any:
     """Return the array of a constant or a bound parameter, or None for other values."""
     return leaf.bound if leaf.const is None else leaf.const
 

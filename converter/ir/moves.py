@@ -6,14 +6,14 @@ from functools import lru_cache
 from typing import Any
 
 from converter.ir import dims, ops
-from converter.ir.axes import Factor, Group, View, along, as_group, is_forward
+from converter.ir.axes import Factor, Group, View, as_group, is_forward, view_of
 from converter.ir.dims import Dim, Shape
 from converter.ir.nodes import Graph, Node, Value
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 
 
-def above(view: View) -> View | None:
+def view_of_operand(view: View) -> View | None:
     """Return the same elements as a view of the first operand of the base's node.
 
     Return None if the node does more than move elements, or if the elements are not regular steps
@@ -23,22 +23,24 @@ def above(view: View) -> View | None:
     if node is None or node.op not in _OPERAND_VIEWS:
         return None
     inner = _OPERAND_VIEWS[node.op](node)
-    return None if inner is None else view.of(inner)
+    return None if inner is None else view.compose(inner)
 
 
-def descended(view: View) -> View:
-    """Return the same elements as a view of the furthest ancestor from which `write` can compute
-    them.
+def furthest_view(view: View) -> View:
+    """Return the same elements as a view of the furthest ancestor from which `emit_view` can
+    compute them.
 
     The search goes up through operations that only move elements, and through concatenations of
     which one operand has all the elements.
     """
-    while (inner := part(view) or above(view)) is not None and inner.is_writable():
+    while (
+        inner := view_of_concatenated_operand(view) or view_of_operand(view)
+    ) is not None and inner.is_writable():
         view = inner
     return view
 
 
-def part(view: View) -> View | None:
+def view_of_concatenated_operand(view: View) -> View | None:
     """Return the same elements as a view of one operand of a concatenation.
 
     Return None if the base is not the result of a concatenation, or if no operand has all the
@@ -63,13 +65,15 @@ def part(view: View) -> View | None:
 def _view_broadcast(node: Node) -> View:
     """Return the result of a ``broadcast_in_dim`` as a view of its operand."""
     source, axes = node.inputs[0], node.params["broadcast_dimensions"]
-    table = {a: i for i, a in enumerate(axes) if dims.same(source.shape[i], node.out.shape[a])}
-    return along(source, [table.get(a) for a in range(node.out.rank)])
+    table = {
+        a: i for i, a in enumerate(axes) if dims.is_same_dim(source.shape[i], node.out.shape[a])
+    }
+    return view_of(source, [table.get(a) for a in range(node.out.rank)])
 
 
 def _view_tile(node: Node) -> View:
     """Return the result of a ``tile`` as a view of its operand."""
-    view, reps = along(node.inputs[0]), node.params["reps"]
+    view, reps = view_of(node.inputs[0]), node.params["reps"]
     pairs = zip(reps, view.base.shape, strict=True)
     groups = (as_group([Factor(None, 0, r), Factor(i, 1, d)]) for i, (r, d) in enumerate(pairs))
     return view._replace(groups=tuple(groups))
@@ -77,7 +81,7 @@ def _view_tile(node: Node) -> View:
 
 def _view_slice(node: Node) -> View:
     """Return the result of a ``slice`` as a view of its operand."""
-    view, params = along(node.inputs[0]), node.params
+    view, params = view_of(node.inputs[0]), node.params
     strides = params["strides"] or (1,) * node.out.rank
     parts = enumerate(zip(strides, node.out.shape, strict=True))
     groups = tuple(as_group([Factor(i, stride, size)]) for i, (stride, size) in parts)
@@ -98,7 +102,9 @@ def _view_reshape(node: Node) -> View | None:
     factors."""
     source, target = node.inputs[0], node.out.shape
     pairs = enumerate(zip(source.shape, target, strict=False))
-    first = next((i for i, pair in pairs if not dims.same(*pair)), min(source.rank, len(target)))
+    first = next(
+        (i for i, pair in pairs if not dims.is_same_dim(*pair)), min(source.rank, len(target))
+    )
     source_sizes, target_sizes = source.shape[first:], target[first:]
     split_shapes = (
         _split_static_reshape if dims.all_static((*source_sizes, *target_sizes)) else _split_reshape
@@ -106,7 +112,7 @@ def _view_reshape(node: Node) -> View | None:
     groups = split_shapes(source_sizes, target_sizes, first)
     if groups is None:
         return None
-    return View(source, (*along(source, range(first)).groups, *groups), (0,) * source.rank)
+    return View(source, (*view_of(source, range(first)).groups, *groups), (0,) * source.rank)
 
 
 def _split_reshape(source: Shape, target: Shape, first: int) -> tuple[Group, ...] | None:
@@ -118,14 +124,14 @@ def _split_reshape(source: Shape, target: Shape, first: int) -> tuple[Group, ...
     0 of the operand. The second axis has 3 entries with stride 1 along axis 0, and 4 along axis 1.
     """
     groups: list[Group] = []
-    queue = [Factor(i, 1, d) for i, d in enumerate(source, first) if not dims.same(d, 1)]
+    queue = [Factor(i, 1, d) for i, d in enumerate(source, first) if not dims.is_same_dim(d, 1)]
     for unsplit in target:
         factors: list[Factor] = []
-        while not dims.same(unsplit, 1):
+        while not dims.is_same_dim(unsplit, 1):
             if not queue:
                 return None
             axis, _, size = queue.pop(0)
-            remaining = 1 if dims.same(size, unsplit) else dims.exact_quotient(size, unsplit)
+            remaining = 1 if dims.is_same_dim(size, unsplit) else dims.exact_quotient(size, unsplit)
             if remaining is None:
                 remaining, inner = 1, dims.exact_quotient(unsplit, size)
                 if inner is None:
@@ -145,7 +151,7 @@ scopes."""
 
 
 _OPERAND_VIEWS: dict[Op, Callable[[Node], View | None]] = {
-    ops.transpose: lambda node: along(node.inputs[0], node.params["permutation"]),
+    ops.transpose: lambda node: view_of(node.inputs[0], node.params["permutation"]),
     ops.broadcast_in_dim: _view_broadcast,
     ops.tile: _view_tile,
     ops.slice: _view_slice,
@@ -160,7 +166,7 @@ _OPERAND_VIEWS: dict[Op, Callable[[Node], View | None]] = {
 def shortened_axes(node: Node) -> list[int]:
     """Return the axes along which a slice is shorter than its operand."""
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
-    return [i for i, (size, shortened_size) in pairs if not dims.same(size, shortened_size)]
+    return [i for i, (size, shortened_size) in pairs if not dims.is_same_dim(size, shortened_size)]
 
 
 def has_strides(node: Node) -> bool:
@@ -202,7 +208,7 @@ Step = tuple[Op, Any]
 """An operation and its arguments besides the operand."""
 
 
-def write(editor: Editor, view: View, shape: Shape, dtype: Any = None) -> Value:
+def emit_view(editor: Editor, view: View, shape: Shape, dtype: Any = None) -> Value:
     """Emit the operations that compute a view as a value of this shape and dtype.
 
     ``shape`` is the shape of the view. It may have size 1 along an axis on which elements are
@@ -233,7 +239,7 @@ def plan_steps(view: View, shape: Shape) -> list[Step] | None:
             return None
         source += factors
         sizes[axis] = dims.size_product([f.size for f in factors])
-        if not dims.same(sizes[axis], size):
+        if not dims.is_same_dim(sizes[axis], size):
             low, high = view.bounds_along(axis)
             stride = factors[-1].stride if factors else 1
             if not dims.is_static(stride):
@@ -260,7 +266,7 @@ def _plan_arrangement(view: View, source: list[Factor], sizes: Shape, shape: Sha
         for group, d in zip(view.groups, shape, strict=True)
         for piece in _split_axis(group, d)
     ]
-    if all(varies or dims.same(d, 1) for d, varies in pieces):
+    if all(varies or dims.is_same_dim(d, 1) for d, varies in pieces):
         return _plan_rearrangement(sizes, split, order, shape)
     base_axes = [i for i, (_, varies) in enumerate(pieces) if varies]
     base_shape, piece_sizes = tuple(pieces[i][0] for i in base_axes), tuple(d for d, _ in pieces)
@@ -292,19 +298,19 @@ def _plan_rearrangement(
     ``shape`` is the shape before them. Axes of size one may be anywhere in between. They stay where
     that saves a reshape.
     """
-    order = [i for i in order if not dims.same(split[i], 1)]
+    order = [i for i in order if not dims.is_same_dim(split[i], 1)]
     if order == sorted(order):
         return _plan_reshape(shape, target)
     sizes = [split[i] for i in sorted(order)]
-    is_split = dims.same_shape(_long_sizes(shape), sizes)
-    is_merged = dims.same_shape(_long_sizes(target), [split[i] for i in order])
+    is_split = dims.is_same_shape(_long_sizes(shape), sizes)
+    is_merged = dims.is_same_shape(_long_sizes(target), [split[i] for i in order])
     added_ones = (1,) * (len(target) - len(sizes) if is_merged else 0)
     source = shape if is_split else (*added_ones, *sizes)
-    ones = [i for i, d in enumerate(source) if dims.same(d, 1)]
+    ones = [i for i, d in enumerate(source) if dims.is_same_dim(d, 1)]
     long_axes = [i for i in range(len(source)) if i not in ones]
     moved = [long_axes[sorted(order).index(i)] for i in order]
     if is_merged and len(source) == len(target):
-        permutation = [(ones if dims.same(d, 1) else moved).pop(0) for d in target]
+        permutation = [(ones if dims.is_same_dim(d, 1) else moved).pop(0) for d in target]
     else:
         permutation = [*ones, *moved]
     transposed = tuple(source[i] for i in permutation)
@@ -317,12 +323,12 @@ def _plan_rearrangement(
 
 def _long_sizes(shape: Shape) -> list[Dim]:
     """Return the sizes that are not one."""
-    return [d for d in shape if not dims.same(d, 1)]
+    return [d for d in shape if not dims.is_same_dim(d, 1)]
 
 
 def _plan_reshape(shape: Shape, target: Shape) -> list[Step]:
     """Return a reshape, or no step if the shapes are equal."""
-    return [] if dims.same_shape(shape, target) else [(ops.reshape, target)]
+    return [] if dims.is_same_shape(shape, target) else [(ops.reshape, target)]
 
 
 def _split_axis(group: Group, size: Dim) -> list[tuple[Dim, bool]]:

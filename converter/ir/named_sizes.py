@@ -54,7 +54,7 @@ def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
         factor, summand = (0, 0) if other_names else _split_linear(dim, name)
         if (
             factor
-            and dims.same(summand, 0)
+            and dims.is_same_dim(summand, 0)
             and (name not in solved or factor < solved[name].factor)
         ):
             solved[name] = Origin(i, axis, factor)

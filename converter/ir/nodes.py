@@ -30,8 +30,8 @@ class Value:
     ``const``) or output number ``index`` of ``node``. The numbers of a parameter are known only
     when the file is saved. They are then new ones, or those of the traced leaf (``bound``), or the
     result of a weight program: ``program`` is a value whose nodes compute it from other parameters.
-    ``within`` has the least and the largest number that a loop can give to an input of its body. It
-    is None unless these bounds are proved.
+    ``known_bounds`` has the least and the largest number that a loop can give to an input of its
+    body. It is None unless these bounds are proved.
     """
 
     shape: Shape
@@ -43,14 +43,14 @@ class Value:
     node: Node | None = None
     index: int = 0
     program: Value | None = None
-    within: tuple[float, float] | None = None
+    known_bounds: tuple[float, float] | None = None
 
     @property
     def rank(self) -> int:
         """Number of axes."""
         return len(self.shape)
 
-    def made_by(self, *ops: Op) -> Node | None:
+    def producer_if(self, *ops: Op) -> Node | None:
         """Return the node that computes the value if its operation is one of these, else None."""
         return self.node if self.node is not None and self.node.op in ops else None
 
@@ -68,7 +68,8 @@ class Node:
 
     ``bodies`` are nested graphs by name, such as the branches of a conditional. ``meaning(arrays,
     params)`` evaluates a node from a jaxpr with JAX's primitive and returns its results.
-    ``refusal`` is the reason why the node cannot be converted, if it is known before lowering.
+    ``refusal_reason`` is the reason why the node cannot be converted, if it is known before
+    lowering.
     """
 
     op: Op
@@ -78,7 +79,7 @@ class Node:
     bodies: dict[str, Graph] = field(default_factory=dict)
     meaning: Meaning | None = None
     source: tuple[Any, ...] = ()  # frames of the user's code from JAX, innermost first
-    refusal: str = ""
+    refusal_reason: str = ""
 
     @property
     def out(self) -> Value:
@@ -210,7 +211,7 @@ def _clone(graph: Graph, copies: dict[int, Value]) -> Graph:
         copy = make_node(
             node.op, inputs, types, node.params, meaning=node.meaning, source=node.source
         )
-        copy.refusal = node.refusal
+        copy.refusal_reason = node.refusal_reason
         copy.bodies = {name: _clone(body, copies) for name, body in node.bodies.items()}
         for value, output in zip(node.outputs, copy.outputs, strict=True):
             output.name, copies[id(value)] = value.name, output

@@ -44,8 +44,8 @@ class Op:
     ``broadcasts`` has several operands, which are broadcast as in numpy. If it ``moves``, the
     elements of the result are elements of the first operand, at other positions. If it ``reduces``,
     all elements along the parameter ``axes`` become one. If it ``forwards``, the results are the
-    operands. With ``any_zero``, a zero in the result may have either sign. An operation that
-    ``calls`` runs user code, which a conversion never does.
+    operands. With ``zero_sign_is_open``, a zero in the result may have either sign. An operation
+    that ``calls`` runs user code, which a conversion never does.
 
     ``triangle(params)`` says which triangle of the first operand, a matrix, is read. It returns two
     Booleans: whether it is the lower one, and whether the diagonal is excluded.
@@ -55,9 +55,9 @@ class Op:
     ``float64_units`` is the largest error of XLA's function in float64, in units in the last place,
     if it is above two.
 
-    Reports count the ONNX operator of a composite: ``operator``, or ``otherwise`` if another one
-    was written. ``structure`` is the name by which ``fuse=`` selects the recogniser; ``needs`` has
-    the structures from which it is built.
+    Reports count the ONNX operator of a composite: ``operator``, or ``alternative_operator`` if
+    another one was written. ``structure`` is the name by which ``fuse=`` selects the recogniser;
+    ``needs`` has the structures from which it is built.
     """
 
     name: str
@@ -74,13 +74,13 @@ class Op:
     forwards: bool = False
     linear: Linear = Linear.NOT
     rounding: Rounding = Rounding.INSIDE
-    any_zero: bool = False
+    zero_sign_is_open: bool = False
     float64_units: int = 0
     triangle: Callable[[Mapping[str, Any]], tuple[bool, bool]] | None = None
     vectors: Callable[[int, Mapping[str, Any]], Vectors] | None = None
     calls: bool = False
     operator: str = ""
-    otherwise: str = ""
+    alternative_operator: str = ""
     structure: str = ""
     needs: tuple[str, ...] = ()
 

@@ -63,8 +63,8 @@ def _compute_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
     dtype_range = _dtype_range(value)
     if value.kind == "const":
         return _constant_range(value, dtype_range)
-    if value.within is not None:
-        return Range(*value.within)
+    if value.known_bounds is not None:
+        return Range(*value.known_bounds)
     node = value.node
     if node is None or depth == 0 or node.op not in _RANGES:
         return dtype_range
@@ -353,7 +353,7 @@ _RANGES: dict[Op, RangeRule] = {
     ops.rem: _ranges_remainder,
     ops.div: _ranges_quotient,
     ops.gather: _ranges_gather,
-    **dict.fromkeys((op for op in ops.stated() if op.moves), lambda node, ranges: ranges[0]),
+    **dict.fromkeys((op for op in ops.defined_ops() if op.moves), lambda node, ranges: ranges[0]),
     **dict.fromkeys((ops.floor, ops.ceil, ops.round), _ranges_round),
     ops.convert_element_type: _ranges_convert,
     ops.iota: _ranges_iota,

@@ -99,7 +99,7 @@ class Editor:
             self.uses[id(value)] += 1
         return node.outputs
 
-    def like(
+    def copy_with_operands(
         self, node: Node, inputs: Sequence[Value], shape: Shape | None = None, **changes: Any
     ) -> Value:
         """Append a copy of a node with other operands and return its output.
@@ -135,9 +135,9 @@ class Editor:
     def reshape(self, x: Value, shape: Shape) -> Value:
         """Return ``x`` in this shape: ``x`` itself, or a new reshape, which replaces an earlier one
         before it."""
-        if dims.same_shape(x.shape, shape):
+        if dims.is_same_shape(x.shape, shape):
             return x
-        if node := x.made_by(ops.reshape):
+        if node := x.producer_if(ops.reshape):
             return self.reshape(node.inputs[0], shape)
         return self.add(ops.reshape, [x], shape, x.dtype, {"shape": shape})
 
@@ -153,7 +153,7 @@ class Editor:
         shape = tuple(x.shape[i] for i in order)
         if moves_only_ones(x.shape, order):
             return self.reshape(x, shape)
-        if node := x.made_by(ops.transpose):
+        if node := x.producer_if(ops.transpose):
             first = node.params["permutation"]
             return self.transpose(node.inputs[0], [first[i] for i in order])
         return self.add(ops.transpose, [x], shape, x.dtype, {"permutation": order})
@@ -161,7 +161,7 @@ class Editor:
     def slice(self, x: Value, axis: int, start: Dim, stop: Dim, stride: int = 1) -> Value:
         """Return entries ``start`` to ``stop`` (excluded) along one axis, or ``x`` if these are
         all."""
-        if stride == 1 and dims.same(start, 0) and dims.same(stop, x.shape[axis]):
+        if stride == 1 and dims.is_same_dim(start, 0) and dims.is_same_dim(stop, x.shape[axis]):
             return x
         size = dims.as_dim((stop - start + stride - 1) // stride)
         params = {
@@ -175,7 +175,7 @@ class Editor:
     def slice_region(self, x: Value, starts: Shape, shape: Shape) -> Value:
         """Return the region of ``x`` that has this shape and begins at ``starts``, or ``x`` if it
         has this shape."""
-        if dims.same_shape(x.shape, shape):
+        if dims.is_same_shape(x.shape, shape):
             return x
         limits = tuple(dims.as_dim(start + size) for start, size in zip(starts, shape, strict=True))
         params = {"start_indices": starts, "limit_indices": limits, "strides": (1,) * x.rank}
@@ -198,9 +198,9 @@ class Editor:
 
         The result is ``x`` itself, or a reshape if nothing is repeated.
         """
-        if tuple(axes) == tuple(range(len(shape))) and dims.same_shape(x.shape, shape):
+        if tuple(axes) == tuple(range(len(shape))) and dims.is_same_shape(x.shape, shape):
             return x
-        if dims.same_shape(dims.expand_with_ones(x.shape, axes, len(shape)), shape):
+        if dims.is_same_shape(dims.expand_with_ones(x.shape, axes, len(shape)), shape):
             return self.reshape(x, shape)
         params = {"shape": shape, "broadcast_dimensions": tuple(axes)}
         return self.add(ops.broadcast_in_dim, [x], shape, x.dtype, params)
@@ -243,7 +243,7 @@ def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:
 
     Such a transposition does not change the order of elements.
     """
-    moved = [i for i in permutation if not dims.same(shape[i], 1)]
+    moved = [i for i in permutation if not dims.is_same_dim(shape[i], 1)]
     return moved == sorted(moved)
 
 

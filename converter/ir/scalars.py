@@ -25,7 +25,7 @@ def named_size(value: Value) -> Dim | None:
     The value may be a broadcast, a reshape or a conversion of that size. Return None for other
     values.
     """
-    size = source_behind(value, (*BROADCAST_OPS, ops.convert_element_type)).made_by(
+    size = source_behind(value, (*BROADCAST_OPS, ops.convert_element_type)).producer_if(
         ops.dim_as_value
     )
     return None if size is None else size.params["dim"]

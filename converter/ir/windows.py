@@ -17,7 +17,7 @@ class IndexedAxes(NamedTuple):
     limits: list[Dim]
 
 
-def indexed_axes(node: Node) -> IndexedAxes:
+def find_indexed_axes(node: Node) -> IndexedAxes:
     """Return the axes of the operand that the indices of a gather or scatter address.
 
     ``limits`` of the result has the largest start of a window along each of them: the size of the

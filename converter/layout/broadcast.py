@@ -15,9 +15,9 @@ def _use_implicit_broadcast(node: Node, editor: Editor) -> Value | None:
     """
     operands = [_remove_broadcast(v, editor) for v in node.inputs]
     shape = dims.broadcast([v.shape for v in operands])
-    if shape is None or not dims.same_shape(shape, node.out.shape) or operands == node.inputs:
+    if shape is None or not dims.is_same_shape(shape, node.out.shape) or operands == node.inputs:
         return None
-    return editor.like(node, operands)
+    return editor.copy_with_operands(node, operands)
 
 
 def _remove_broadcast(value: Value, editor: Editor) -> Value:
@@ -26,12 +26,12 @@ def _remove_broadcast(value: Value, editor: Editor) -> Value:
     A broadcast, and leading axes of size one of a reshape or constant, are removed. Other values
     are returned unchanged.
     """
-    if node := value.made_by(ops.broadcast_in_dim):
+    if node := value.producer_if(ops.broadcast_in_dim):
         source, axes = node.inputs[0], node.params["broadcast_dimensions"]
         return editor.reshape(
             source, _drop_leading_ones(dims.expand_with_ones(source.shape, axes, value.rank))
         )
-    if value.made_by(ops.reshape):
+    if value.producer_if(ops.reshape):
         return editor.reshape(value, _drop_leading_ones(value.shape))
     if isinstance(value.const, np.ndarray) and value.kind == "const":
         return const(value.const.reshape(_drop_leading_ones(value.shape)))
@@ -40,10 +40,10 @@ def _remove_broadcast(value: Value, editor: Editor) -> Value:
 
 def _drop_leading_ones(shape: dims.Shape) -> dims.Shape:
     """Return a shape without its leading ones."""
-    long_axes = [i for i, d in enumerate(shape) if not dims.same(d, 1)]
+    long_axes = [i for i, d in enumerate(shape) if not dims.is_same_dim(d, 1)]
     return shape[long_axes[0] :] if long_axes else ()
 
 
 RULES: dict[Op, Rule] = dict.fromkeys(
-    (op for op in ops.stated() if op.broadcasts), _use_implicit_broadcast
+    (op for op in ops.defined_ops() if op.broadcasts), _use_implicit_broadcast
 )

@@ -7,9 +7,15 @@ transpose and a reshape; each is left out where it changes nothing.
 import numpy as np
 
 from converter.ir import Graph, Node, Value, const, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.evaluation import size_in_bytes
-from converter.ir.moves import above, plan_steps, shortened_axes, slices_by_source, write
+from converter.ir.moves import (
+    emit_view,
+    plan_steps,
+    shortened_axes,
+    slices_by_source,
+    view_of_operand,
+)
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 
@@ -23,20 +29,20 @@ def _shorten_chain(node: Node, editor: Editor) -> Value | None:
     other readers stay, so that they are not saved. Return None if nothing is saved, or if a slice
     with a stride would be needed.
     """
-    view: View | None = along(node.out)
+    view: View | None = view_of(node.out)
     views: list[tuple[View, int]] = []
     removed, is_single_use = 0, True
     while view is not None and view.op() in _VIEW_OPS:
         is_single_use = is_single_use and (view.base is node.out or editor.single_use(view.base))
         removed += is_single_use
-        view = above(view)
+        view = view_of_operand(view)
         views += [] if view is None else [(view, removed)]
     for view, saved in reversed(views[1:]):
         steps = plan_steps(view, node.out.shape)
         # Slices with a stride are slow.
         has_stride = any(op is ops.slice and params[3] != 1 for op, params in steps or ())
         if steps is not None and len(steps) < saved and not has_stride:
-            return write(editor, view, node.out.shape)
+            return emit_view(editor, view, node.out.shape)
     return None
 
 
@@ -50,7 +56,7 @@ def _select_index(node: Node, editor: Editor) -> Value | None:
 
     ``node`` is the reshape. Return None if it is another one, or if the slice has other readers.
     """
-    inner = node.inputs[0].made_by(ops.slice)
+    inner = node.inputs[0].producer_if(ops.slice)
     if (
         inner is None
         or not editor.single_use(inner.out)
@@ -59,7 +65,7 @@ def _select_index(node: Node, editor: Editor) -> Value | None:
         return None
     (axis,), (source,), shape = sliced_axes, inner.inputs, inner.out.shape
     dropped = (*shape[:axis], *shape[axis + 1 :])
-    if not (dims.same(shape[axis], 1) and dims.same_shape(dropped, node.out.shape)):
+    if not (dims.is_same_dim(shape[axis], 1) and dims.is_same_shape(dropped, node.out.shape)):
         return None
     params = {"axis": axis, "index": inner.params["start_indices"][axis]}
     return editor.add(ops.select_index, [source], node.out.shape, source.dtype, params)
@@ -77,7 +83,7 @@ def _gather_rows(node: Node, editor: Editor) -> Value | None:
     Return None if an operand is no such slice or has other readers, or if there are too many rows
     for a gather to be faster.
     """
-    pieces = [v.made_by(ops.slice) for v in node.inputs]
+    pieces = [v.producer_if(ops.slice) for v in node.inputs]
     source = None if pieces[0] is None else pieces[0].inputs[0]
     if source is None or node.params["dimension"] != 0 or not dims.all_static(source.shape):
         return None

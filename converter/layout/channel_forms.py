@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from converter.ir import Node, Value, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.dims import Dim
-from converter.ir.moves import above
+from converter.ir.moves import view_of_operand
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 
@@ -28,12 +28,12 @@ def move_before_ones(node: Node, editor: Editor) -> Value | None:
     """
     ones = _inserted_ones(node) if len(node.outputs) == 1 else ()
     shape = _without(node.out.shape, ones)
-    has_other_sizes = not all(dims.same(node.out.shape[axis], 1) for axis in ones)
+    has_other_sizes = not all(dims.is_same_dim(node.out.shape[axis], 1) for axis in ones)
     if not ones or has_other_sizes or len(shape) < 3:  # there is no axis of channels
         return None
     inputs = [_without_ones(editor, value, node.out.rank, ones) for value in node.inputs]
     changes = _AXIS_PARAMS[node.op](node, ones) if node.op in _AXIS_PARAMS else {}
-    return editor.reshape(editor.like(node, inputs, shape, **changes), node.out.shape)
+    return editor.reshape(editor.copy_with_operands(node, inputs, shape, **changes), node.out.shape)
 
 
 def _inserted_ones(node: Node) -> tuple[int, ...]:
@@ -44,9 +44,11 @@ def _inserted_ones(node: Node) -> tuple[int, ...]:
     """
     has_axis_params = node.op in _AXIS_PARAMS
     operands = [
-        v for v in node.inputs if has_axis_params or dims.same_shape(v.shape, node.out.shape)
+        v for v in node.inputs if has_axis_params or dims.is_same_shape(v.shape, node.out.shape)
     ]
-    insertions = {_new_ones(v.made_by(ops.reshape)) for v in operands if v.rank == node.out.rank}
+    insertions = {
+        _new_ones(v.producer_if(ops.reshape)) for v in operands if v.rank == node.out.rank
+    }
     return insertions.pop() if len(insertions) == 1 else ()
 
 
@@ -70,9 +72,9 @@ def _new_ones(node: Node | None) -> tuple[int, ...]:
         return ()
     narrower, new_axes = list(node.inputs[0].shape), list[int]()
     for axis, size in enumerate(node.out.shape):
-        if narrower and dims.same(narrower[0], size):
+        if narrower and dims.is_same_dim(narrower[0], size):
             narrower.pop(0)
-        elif dims.same(size, 1):
+        elif dims.is_same_dim(size, 1):
             new_axes.append(axis)
         else:
             return ()
@@ -102,12 +104,12 @@ def drop_ones_before_transpose(node: Node, editor: Editor) -> Value | None:
     ``node`` is a reshape of a transpose. Return None if it does anything else than drop all such
     axes.
     """
-    transposed = node.inputs[0].made_by(ops.transpose)
+    transposed = node.inputs[0].producer_if(ops.transpose)
     if transposed is None or node.out.rank >= transposed.out.rank:
         return None
     (source,), order = transposed.inputs, transposed.params["permutation"]
-    kept_axes = [a for a in order if not dims.same(source.shape[a], 1)]
-    if not dims.same_shape(tuple(source.shape[a] for a in kept_axes), node.out.shape):
+    kept_axes = [a for a in order if not dims.is_same_dim(source.shape[a], 1)]
+    if not dims.is_same_shape(tuple(source.shape[a] for a in kept_axes), node.out.shape):
         return None
     squeezed = editor.reshape(source, tuple(source.shape[a] for a in sorted(kept_axes)))
     return editor.transpose(squeezed, [sorted(kept_axes).index(a) for a in kept_axes])
@@ -118,9 +120,9 @@ def match_repeat(node: Node, editor: Editor) -> Value | None:
 
     ``node`` is the reshape. Return None if it repeats nothing, or if it has fewer than four axes.
     """
-    broadcast = node.inputs[0].made_by(ops.broadcast_in_dim)
-    view = None if broadcast is None else above(along(node.out))
-    source = None if view is None else above(view)
+    broadcast = node.inputs[0].producer_if(ops.broadcast_in_dim)
+    view = None if broadcast is None else view_of_operand(view_of(node.out))
+    source = None if view is None else view_of_operand(view)
     if source is None or source.base.rank != node.out.rank or node.out.rank < 4:
         return None
     times = tuple(_repetitions(source, axis, size) for axis, size in enumerate(node.out.shape))
@@ -137,9 +139,11 @@ def _repetitions(view: View, axis: int, size: Dim) -> int:
     """
     source_size, group = view.base.shape[axis], view.groups[axis]
     if not group:
-        return size if dims.same(source_size, 1) and isinstance(size, int) else 0
+        return size if dims.is_same_dim(source_size, 1) and isinstance(size, int) else 0
     first, *repeats = group
-    is_full_axis = first.axis == axis and first.stride == 1 and dims.same(first.size, source_size)
+    is_full_axis = (
+        first.axis == axis and first.stride == 1 and dims.is_same_dim(first.size, source_size)
+    )
     if not is_full_axis or len(repeats) > 1 or any(f.axis is not None for f in repeats):
         return 0
     count = repeats[0].size if repeats else 1
@@ -158,7 +162,7 @@ def expand_repeat(node: Node, editor: Editor) -> Value:
 def _rewrite_reshape(node: Node, editor: Editor) -> Value | None:
     """Merge a reshape with an earlier one, or apply `drop_ones_before_transpose` or
     `match_repeat`."""
-    if inner := node.inputs[0].made_by(ops.reshape):
+    if inner := node.inputs[0].producer_if(ops.reshape):
         return editor.reshape(inner.inputs[0], node.out.shape)
     squeezed = drop_ones_before_transpose(node, editor)
     return match_repeat(node, editor) if squeezed is None else squeezed
@@ -166,7 +170,7 @@ def _rewrite_reshape(node: Node, editor: Editor) -> Value | None:
 
 BEFORE_REORDERING: dict[Op, Rule] = {
     **dict.fromkeys(
-        (op for op in ops.stated() if op.elementwise or op in _AXIS_PARAMS), move_before_ones
+        (op for op in ops.defined_ops() if op.elementwise or op in _AXIS_PARAMS), move_before_ones
     ),
     ops.reshape: _rewrite_reshape,
 }

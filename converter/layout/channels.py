@@ -55,7 +55,7 @@ def _reorder_regions(graph: Graph) -> bool:
         order = orders.get(id(node.out))
         return None if order is None else _reorder_node(node, order, editor)
 
-    rules: dict[Op, Rule] = {op: _reduce_before_transpose for op in ops.stated() if op.reduces}
+    rules: dict[Op, Rule] = {op: _reduce_before_transpose for op in ops.defined_ops() if op.reduces}
     rules |= dict.fromkeys(
         {node.op for node in graph.walk() if _can_be_reordered(node.op)}, reorder
     )
@@ -74,7 +74,7 @@ def _reorder_node(node: Node, order: Order, editor: Editor) -> Value:
     shape = tuple(node.out.shape[i] for i in inverse)
     reorder_param = _reorder_axes if node.op is ops.rev else _reorder_param
     changes = {n: reorder_param(node.params[n], inverse) for n in _PARAMS.get(node.op, ())}
-    return editor.transpose(editor.like(node, inputs, shape, **changes), order)
+    return editor.transpose(editor.copy_with_operands(node, inputs, shape, **changes), order)
 
 
 def _reorder_operand(value: Value, inverse: Order, editor: Editor) -> Value:
@@ -88,7 +88,7 @@ def _reorder_operand(value: Value, inverse: Order, editor: Editor) -> Value:
     if inverse != _last_axis_first(len(inverse)):
         return editor.transpose(full, inverse)
     # ONNX Runtime moves a transpose after a broadcast unless there is a reshape between them.
-    long_axes = [axis for axis in inverse if not dims.same(full.shape[axis], 1)]
+    long_axes = [axis for axis in inverse if not dims.is_same_dim(full.shape[axis], 1)]
     core = editor.reshape(value, tuple(full.shape[axis] for axis in sorted(long_axes)))
     transposed = editor.transpose(core, [sorted(long_axes).index(axis) for axis in long_axes])
     return editor.reshape(transposed, tuple(full.shape[axis] for axis in inverse))
@@ -101,7 +101,7 @@ def _last_axis_first(rank: int) -> Order:
 
 def _merge_transposes(node: Node, editor: Editor) -> Value | None:
     """Replace a transpose of a transpose by one transpose, or by none if they cancel."""
-    inner = node.inputs[0].made_by(ops.transpose)
+    inner = node.inputs[0].producer_if(ops.transpose)
     return editor.transpose(node.inputs[0], node.params["permutation"]) if inner else None
 
 
@@ -110,13 +110,15 @@ def _reduce_before_transpose(node: Node, editor: Editor) -> Value | None:
 
     ``node`` is the reduction. Return None if its operand is not transposed.
     """
-    inner, axes = node.inputs[0].made_by(ops.transpose), node.params["axes"]
+    inner, axes = node.inputs[0].producer_if(ops.transpose), node.params["axes"]
     if inner is None:
         return None
     (source,), order = inner.inputs, inner.params["permutation"]
     kept_axes = [source_axis for axis, source_axis in enumerate(order) if axis not in axes]
     shape = tuple(source.shape[source_axis] for source_axis in sorted(kept_axes))
-    out = editor.like(node, [source], shape, axes=tuple(sorted(order[a] for a in axes)))
+    out = editor.copy_with_operands(
+        node, [source], shape, axes=tuple(sorted(order[a] for a in axes))
+    )
     return editor.transpose(
         out, [sorted(kept_axes).index(source_axis) for source_axis in kept_axes]
     )
@@ -165,7 +167,7 @@ def _region_orders_of_part(graph: Graph, weight_ids: set[int]) -> dict[int, Orde
     carriers = [node for node in graph.nodes if _is_carrier(node)]
     for node in carriers:
         for value in _runtime_inputs(node, weight_ids):
-            if not node.op.broadcasts or dims.same_shape(value.shape, node.out.shape):
+            if not node.op.broadcasts or dims.is_same_shape(value.shape, node.out.shape):
                 parents[region(value)] = region(node.out)
     members: dict[int, list[Node]] = defaultdict(list)
     for node in carriers:

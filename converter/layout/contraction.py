@@ -40,18 +40,20 @@ class MatrixProduct:
         for operand in (x, y):
             self.sizes.update(zip(operand.labels, operand.value.shape, strict=True))
 
-    def cost(self, fixed: set[int]) -> int:
+    def cost(self, weight_ids: set[int]) -> int:
         """Return the cost of the transposes and reshapes around the product in this order of
         operands.
 
-        ``fixed`` has the ids of values that are transposed at no cost, such as weights.
+        ``weight_ids`` has the ids of values that are transposed at no cost, such as weights.
         """
         rows = [*self.batch, *self.left, *self.summed]
         columns = [*self.batch, *self.summed, *self.right]
         cost = self._reordering_cost(self.out, self.result_axes)
         for operand, order in ((self.x, rows), (self.y, columns)):
             cost += (
-                0 if id(operand.value) in fixed else self._reordering_cost(operand.labels, order)
+                0
+                if id(operand.value) in weight_ids
+                else self._reordering_cost(operand.labels, order)
             )
         return cost
 
@@ -62,8 +64,10 @@ class MatrixProduct:
         """
         orders = (source_order, target_order)
         shapes = [[self.sizes[a] for a in labels] for labels in orders]
-        long_axes = [[a for a in labels if not dims.same(self.sizes[a], 1)] for labels in orders]
-        return 2 if long_axes[0] != long_axes[1] else int(not dims.same_shape(*shapes))
+        long_axes = [
+            [a for a in labels if not dims.is_same_dim(self.sizes[a], 1)] for labels in orders
+        ]
+        return 2 if long_axes[0] != long_axes[1] else int(not dims.is_same_shape(*shapes))
 
     def emit(self, editor: Editor) -> Value:
         """Emit the product, and return it with the axes in the order of the contraction's
@@ -111,12 +115,12 @@ class MatrixProduct:
         return tuple(dims.size_product([self.sizes[a] for a in group]) for group in groups)
 
 
-def to_matrix_product(node: Node, editor: Editor, fixed: set[int]) -> Value:
+def to_matrix_product(node: Node, editor: Editor, weight_ids: set[int]) -> Value:
     """Emit a contraction as a matrix product, with the order of operands that costs fewer
     transposes.
 
-    ``node`` is an einsum. ``fixed`` has the ids of values that are transposed at no cost, such as
-    weights.
+    ``node`` is an einsum. ``weight_ids`` has the ids of values that are transposed at no cost, such
+    as weights.
     """
     dtype, out = _computation_dtype(node), list(node.params["out"])
     lhs, rhs = (
@@ -124,7 +128,7 @@ def to_matrix_product(node: Node, editor: Editor, fixed: set[int]) -> Value:
         for value, side in zip(node.inputs, ("lhs", "rhs"), strict=True)
     )
     orders = (MatrixProduct(lhs, rhs, out), MatrixProduct(rhs, lhs, out))
-    product = min(orders, key=lambda product: product.cost(fixed)).emit(editor)
+    product = min(orders, key=lambda product: product.cost(weight_ids)).emit(editor)
     return editor.convert(product, node.out.dtype)
 
 

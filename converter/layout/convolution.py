@@ -24,13 +24,13 @@ Pads = tuple[tuple[Dim, Dim], ...]
 
 @dataclass(frozen=True)
 class ConvolutionWindow:
-    """Parameters of a convolution. ``spread`` is the dilation of the input, ``dilation`` that of
-    the kernel."""
+    """Parameters of a convolution. ``input_dilation`` is the dilation of the input, ``dilation``
+    that of the kernel."""
 
     strides: tuple[int, ...]
     padding: Pads
     dilation: tuple[int, ...]
-    spread: tuple[int, ...]
+    input_dilation: tuple[int, ...]
     groups: int
 
 
@@ -50,7 +50,7 @@ def emit_convolution(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
         strides=tuple(node.params["window_strides"]),
         padding=tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in node.params["padding"]),
         dilation=tuple(node.params["rhs_dilation"]),
-        spread=tuple(node.params["lhs_dilation"]),
+        input_dilation=tuple(node.params["lhs_dilation"]),
         groups=node.params["feature_group_count"] * batch_groups,
     )
     order = tuple(numbers.out_spec)
@@ -88,26 +88,36 @@ def _convolve_by_operator(
         return _emit_conv_transpose(editor, x, w, window, shape, cuts)
     padding = window.padding
     flat = [p for pair in padding for p in pair]
-    if any(s != 1 for s in window.spread) or not dims.all_static(flat) or min(flat, default=0) < 0:
-        x = pad_space(editor, x, padding, window.spread)
+    if (
+        any(s != 1 for s in window.input_dilation)
+        or not dims.all_static(flat)
+        or min(flat, default=0) < 0
+    ):
+        x = pad_space(editor, x, padding, window.input_dilation)
         padding = ((0, 0),) * len(padding)
     params = {"strides": window.strides, "padding": padding, "dilation": window.dilation}
     return editor.add(ops.conv, [x, w], shape, x.dtype, {**params, "groups": window.groups})
 
 
 def pad_space(
-    editor: Editor, x: Value, padding: Pads, spread: Sequence[int], filler: Any = 0, first: int = 2
+    editor: Editor,
+    x: Value,
+    padding: Pads,
+    input_dilation: Sequence[int],
+    filler: Any = 0,
+    first: int = 2,
 ) -> Value:
     """Return ``x`` with its axes from ``first`` on dilated, then padded or cropped.
 
     **Arguments**
 
     - `padding`: the elements added at both ends of each axis; negative numbers remove elements.
-    - `spread`: the dilation of each axis: `spread - 1` elements are inserted between neighbours.
+    - `input_dilation`: the dilation of each axis: `input_dilation - 1` elements are inserted
+      between neighbours.
     - `filler`: the number of the new elements.
     """
     config = ((0, 0, 0),) * first
-    config += tuple((a, b, s - 1) for (a, b), s in zip(padding, spread, strict=True))
+    config += tuple((a, b, s - 1) for (a, b), s in zip(padding, input_dilation, strict=True))
     dilated = [
         dims.dilated_size(size, inner) for size, (_, _, inner) in zip(x.shape, config, strict=True)
     ]
@@ -126,11 +136,11 @@ def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | No
     Return None if it cannot compute this convolution. It convolves the dilated input padded by
     ``(kernel - 1) * dilation`` on both sides. ``kernel`` are the spatial sizes of the weights.
     """
-    if all(s == 1 for s in window.spread) or any(s != 1 for s in window.strides):
+    if all(s == 1 for s in window.input_dilation) or any(s != 1 for s in window.strides):
         return None
     cuts: list[tuple[int, int]] = []
     for size, dilation, (low, high), spread in zip(
-        kernel, window.dilation, window.padding, window.spread, strict=True
+        kernel, window.dilation, window.padding, window.input_dilation, strict=True
     ):
         if not dims.all_static((size, low, high)):
             return None
@@ -154,7 +164,12 @@ def _emit_conv_transpose(
     split, order = (groups, outs // groups, ins, *space), (0, 2, 1, *range(3, w.rank + 1))
     w = rearrange(editor, w, split, order, (groups * ins, outs // groups, *space))
     dilation = window.dilation
-    params = {"strides": window.spread, "cuts": cuts, "dilation": dilation, "groups": groups}
+    params = {
+        "strides": window.input_dilation,
+        "cuts": cuts,
+        "dilation": dilation,
+        "groups": groups,
+    }
     return editor.add(ops.conv_transpose, [x, w], shape, x.dtype, params)
 
 
@@ -169,7 +184,7 @@ def _convolve_by_patches(
     ``x`` is [batch, channels, space…], ``w`` [out, in / groups, space…] and ``shape`` [batch, out,
     space…].
     """
-    x = pad_space(editor, x, window.padding, window.spread)
+    x = pad_space(editor, x, window.padding, window.input_dilation)
     batch, _, *space = x.shape
     outs, ins, *kernel = w.shape
     groups, kernel_size = window.groups, math.prod(kernel)

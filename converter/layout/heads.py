@@ -15,13 +15,13 @@ from converter.ir.rewrite import Editor, SupportsDtype
 from converter.layout.pooling import from_image, to_image
 
 
-def emit_rotary(node: Node, editor: Editor, has: SupportsDtype) -> Value:
+def emit_rotary(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
     """Emit a rotary embedding as a 4-D operator, or as elementwise arithmetic if the target has
     none.
 
-    ``has`` returns True if the target has an operator for a dtype.
+    ``takes`` returns True if the target has an operator for a dtype.
     """
-    if not has("RotaryEmbedding", node.out.dtype):
+    if not takes("RotaryEmbedding", node.out.dtype):
         return _expand_rotary(node, editor)
     x, *tables = node.inputs
     *batch, seq = node.params["positions"]
@@ -133,7 +133,9 @@ def attention_3d_of_transposed(node: Node, editor: Editor) -> Value | None:
     # Operations that also work on the 3-D layout; a rotary embedding moves after the reshape.
     head_ops = (ops.reshape, ops.rotary_heads, ops.slice)
     sources = (source_behind(value, head_ops) for value in node.inputs[:3])
-    return attention_3d(node, editor) if all(v.made_by(ops.transpose) for v in sources) else None
+    return (
+        attention_3d(node, editor) if all(v.producer_if(ops.transpose) for v in sources) else None
+    )
 
 
 def _flatten(editor: Editor, value: Value) -> Value:
@@ -141,7 +143,7 @@ def _flatten(editor: Editor, value: Value) -> Value:
 
     A rotary embedding that computes the operand is computed after the reshape.
     """
-    if node := value.made_by(ops.rotary_heads):
+    if node := value.producer_if(ops.rotary_heads):
         x, *tables = node.inputs
         flat = _flatten(editor, x)
         return editor.add(ops.rotary_heads, [flat, *tables], flat.shape, flat.dtype, node.params)

@@ -12,21 +12,23 @@ from converter.ir.rewrite import Editor, Rule, SupportsDtype
 from converter.ir.scalars import scalar
 
 
-def emit_group_norm(node: Node, editor: Editor, has: SupportsDtype) -> Value | None:
+def emit_group_norm(node: Node, editor: Editor, takes: SupportsDtype) -> Value | None:
     """Emit a group norm with a bias of zero if it has none.
 
     If the target has no GroupNormalization, emit a norm with one channel for each group, then the
-    scale and the bias. ``has`` returns True if the target has an operator for a dtype. Return None
-    if the node has this form already.
+    scale and the bias. ``takes`` returns True if the target has an operator for a dtype. Return
+    None if the node has this form already.
     """
     x, scale, *bias = node.inputs
     groups, channels = node.params["groups"], x.shape[1]
-    if dims.same(groups, channels) or has("GroupNormalization", x.dtype):
+    if dims.is_same_dim(groups, channels) or takes("GroupNormalization", x.dtype):
         return _add_zero_bias(node, editor)
     group_size = dims.size_product((channels // groups, *x.shape[2:]))
     split = editor.reshape(x, (x.shape[0], groups, group_size))
     unit_params = [editor.broadcast(const(n, x.dtype), (groups,), ()) for n in (1, 0)]
-    normed = editor.reshape(editor.like(node, [split, *unit_params], split.shape), x.shape)
+    normed = editor.reshape(
+        editor.copy_with_operands(node, [split, *unit_params], split.shape), x.shape
+    )
     by_channel = (channels, *(1,) * (x.rank - 2))
     if scalar(scale) != 1:
         normed = editor.binary(ops.mul, normed, editor.reshape(scale, by_channel))
@@ -41,7 +43,7 @@ def _add_zero_bias(node: Node, editor: Editor) -> Value | None:
     if len(node.inputs) == operand_count:
         return None
     zero = editor.broadcast(const(0, node.out.dtype), node.inputs[1].shape, ())
-    return editor.like(node, [*node.inputs, zero])
+    return editor.copy_with_operands(node, [*node.inputs, zero])
 
 
 BATCH_NORM_RULES: dict[Op, Rule] = {ops.batch_norm: _add_zero_bias}

@@ -16,16 +16,16 @@ import numpy as np
 from jax import lax
 
 from converter.ir import Node, Value, dims, formulas, ops
-from converter.ir.axes import Factor, View, along
+from converter.ir.axes import Factor, View, view_of
 from converter.ir.dims import Dim, Shape
 from converter.ir.dtypes import highest, is_float, lowest
-from converter.ir.moves import above
+from converter.ir.moves import view_of_operand
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, inverse_order
 from converter.ir.scalars import scalar
 from converter.layout.convolution import Pads, pad_space, window_slice
 from converter.targets import Target
-from converter.targets.schemas import operator
+from converter.targets.schemas import operator_name
 
 DILATED_AVERAGE_SINCE = 19
 
@@ -98,14 +98,14 @@ def _reduce_full_axes(node: Node, editor: Editor) -> Node | None:
     axes = tuple(axis for axis, size in enumerate(sizes) if dims.is_symbolic(size))
     for axis in axes:
         other_params = (p["padding"][axis], p["base_dilation"][axis], p["window_dilation"][axis])
-        if not dims.same(sizes[axis], x.shape[axis]) or other_params != ((0, 0), 1, 1):
+        if not dims.is_same_dim(sizes[axis], x.shape[axis]) or other_params != ((0, 0), 1, 1):
             return None
         sizes[axis] = strides[axis] = 1
     shape = tuple(d for axis, d in enumerate(x.shape) if axis not in axes)
     total = editor.add(KINDS[node.op].reduction, [x], shape, x.dtype, {"axes": axes})
     reduced = editor.reshape(total, tuple(1 if i in axes else d for i, d in enumerate(x.shape)))
     changes = {"window_dimensions": tuple(sizes), "window_strides": tuple(strides)}
-    return editor.like(node, [reduced], **changes).node
+    return editor.copy_with_operands(node, [reduced], **changes).node
 
 
 def _has_pool_operator(
@@ -115,7 +115,7 @@ def _has_pool_operator(
     dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.params["dilation"])
     return (
         is_float(dtype)
-        and target.takes(operator(kind.pool), dtype, opset)
+        and target.takes(operator_name(kind.pool), dtype, opset)
         and len(window.axes) <= 3
         and any(s != 1 for s in window.params["size"])
         and not (dilated and opset < DILATED_AVERAGE_SINCE)
@@ -259,22 +259,22 @@ def match_average_pool(node: Node, editor: Editor) -> Value | None:
     has other readers. Transposes and reshapes between the two are moved after the average.
     """
     x, divisor = node.inputs
-    view: View | None = along(x)
+    view: View | None = view_of(x)
     views: list[Node] = []
     while view is not None and view.op() in (ops.reshape, ops.transpose):
         views.append(view.node())
-        view = above(view) if editor.single_use(view.base) else None
-    pool = None if view is None else view.base.made_by(ops.sum_pool)
+        view = view_of_operand(view) if editor.single_use(view.base) else None
+    pool = None if view is None else view.base.producer_if(ops.sum_pool)
     if view is None or pool is None or not editor.single_use(pool.out):
         return None
     by_window_size = scalar(divisor) == math.prod(pool.params["size"])
-    has_same_shape = dims.same_shape(x.shape, node.out.shape)
+    has_same_shape = dims.is_same_shape(x.shape, node.out.shape)
     if not has_same_shape or not (by_window_size or _divides_by_window_counts(divisor, pool, view)):
         return None
     params = {**pool.params, "include_pad": by_window_size}
     mean = editor.add(ops.avg_pool, pool.inputs, pool.out.shape, pool.out.dtype, params)
     for view_node in reversed(views):
-        mean = editor.like(view_node, [mean])
+        mean = editor.copy_with_operands(view_node, [mean])
     return mean
 
 

@@ -53,7 +53,7 @@ def _resize_axis(editor: Editor, x: Value, axis: int, shape: dims.Shape, kinds: 
         dims.size_product(x.shape[:axis]),
         dims.size_product(x.shape[axis + 1 :]),
     )
-    if dims.same(inner_size, 1):
+    if dims.is_same_dim(inner_size, 1):
         *batch, channels = [1, *x.shape[:axis]]
         flat = (dims.size_product(batch), channels, 1, x.shape[axis])
         image_axis = 3

@@ -10,9 +10,9 @@ from collections import Counter
 from typing import NamedTuple
 
 from converter.ir import Graph, Node, Value, dims, ops
-from converter.ir.axes import Factor, Group, View, along
+from converter.ir.axes import Factor, Group, View, view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import above, slices_by_source, write
+from converter.ir.moves import emit_view, slices_by_source, view_of_operand
 from converter.ir.rewrite import Editor, sweep
 
 
@@ -84,9 +84,9 @@ def _match_sibling(node: Node, axis: int, uses: dict[int, list[Node | None]]) ->
     start, size = node.params["start_indices"][axis], node.out.shape[axis]
     if reader is None or reader.op is not ops.transpose or start % size:
         return None
-    view: View | None = along(reader.out)
+    view: View | None = view_of(reader.out)
     while view is not None and view.base is not node.inputs[0]:
-        view = above(view)
+        view = view_of_operand(view)
     if view is None:
         return None
     groups = tuple(group for group in view.groups if group)
@@ -136,4 +136,4 @@ def _transpose_family(editor: Editor, family: SiblingFamily) -> Value:
     parts_axis = (Factor(family.axis, common.size, count),)
     source = editor.resolve(common.view.base)
     view = View(source, (parts_axis, *common.view.groups), (0,) * source.rank)
-    return write(editor, view, (count, *common.shape))
+    return emit_view(editor, view, (count, *common.shape))

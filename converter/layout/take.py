@@ -26,7 +26,7 @@ def _match_take(node: Node, editor: Editor) -> Value | None:
         return None
     axis = axes[0]
     slices = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    if numbers.operand_batching_dims or not dims.same_shape(sizes, slices):
+    if numbers.operand_batching_dims or not dims.is_same_shape(sizes, slices):
         return None
     index_shape = indices.shape[:-1]
     positions = editor.reshape(_unwrap_negative_indices(indices, x.shape[axis]), index_shape)
@@ -61,12 +61,12 @@ def _unwrap_negative_indices(indices: Value, size: dims.Dim) -> Value:
     Otherwise return ``indices``. ``size`` is the size of the indexed axis.
     """
     source = source_behind(indices, (ops.reshape, ops.broadcast_in_dim))
-    selection = source.made_by(ops.select_n)
+    selection = source.producer_if(ops.select_n)
     sizes = [dims.size_product(v.shape) for v in (source, indices)]
-    if selection is None or len(selection.inputs) != 3 or not dims.same(*sizes):
+    if selection is None or len(selection.inputs) != 3 or not dims.is_same_dim(*sizes):
         return indices
     condition, index, wrapped = selection.inputs
-    comparison, addition = condition.made_by(ops.lt), wrapped.made_by(ops.add)
+    comparison, addition = condition.producer_if(ops.lt), wrapped.producer_if(ops.add)
     if comparison is None or addition is None:
         return indices
     is_compared = comparison.inputs[0] is index and scalar(comparison.inputs[1]) == 0
@@ -77,7 +77,7 @@ def _unwrap_negative_indices(indices: Value, size: dims.Dim) -> Value:
 def _equals_size(value: Value, size: dims.Dim) -> bool:
     """Return True if a value is this size, as a constant or as a symbolic dimension."""
     if (named := named_size(value)) is not None:
-        return dims.same(named, size)
+        return dims.is_same_dim(named, size)
     source = source_behind(value, (ops.broadcast_in_dim, ops.convert_element_type))
     return dims.is_static(size) and scalar(source) == size
 

@@ -7,8 +7,8 @@ end.
 ``promise_in_bounds`` leaves the result of a broken promise undefined; XLA clips gathers and drops
 scatters. This pass does the same in a strict conversion. Otherwise it does so only where it costs
 nothing or the program relies on it: where the indices are known, where windows are wider than one
-entry, and where the program itself expects indices out of bounds (``doubts``). The report lists all
-other promises, which are accepted.
+entry, and where the program itself expects indices out of bounds (``promises``). The report lists
+all other promises, which are accepted.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +23,9 @@ from converter.ir.dims import Dim, Shape
 from converter.ir.op import Op
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
-from converter.ir.windows import indexed_axes, scatter_window
+from converter.ir.windows import find_indexed_axes, scatter_window
 from converter.layout.convolution import pad_space
-from converter.legalize.doubts import doubted_promises
+from converter.legalize.promises import unreliable_promises
 
 Mode = lax.GatherScatterMode
 
@@ -49,7 +49,7 @@ def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> di
     the report, by the sentence that describes them. In a ``strict`` conversion no promise is
     accepted without a proof.
     """
-    doubts = doubted_promises(graph) if not strict else None
+    doubts = unreliable_promises(graph) if not strict else None
 
     def accepts_promise(
         node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape
@@ -80,7 +80,7 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
     """
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    axes, limits = indexed_axes(node)
+    axes, limits = find_indexed_axes(node)
     if mode == Mode.PROMISE_IN_BOUNDS:
         if accepts_promise(node, axes, limits, node.params["slice_sizes"]):
             return None
@@ -90,7 +90,7 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
         numbers = numbers._replace(start_index_map=axes)
     clamped = _clamp_indices(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS, "fill_value": None}
-    out = editor.like(node, [x, clamped], **changes)
+    out = editor.copy_with_operands(node, [x, clamped], **changes)
     if mode == Mode.CLIP or clamped is indices:
         return out
     batch = [i for i in range(out.rank) if i not in numbers.offset_dims]
@@ -102,7 +102,7 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
 
 def _has_wide_windows(window: Shape, axes: Sequence[int]) -> bool:
     """Return True if windows have more than one entry along an axis that indices address."""
-    return any(not dims.same(window[axis], 1) for axis in axes)
+    return any(not dims.is_same_dim(window[axis], 1) for axis in axes)
 
 
 def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
@@ -113,7 +113,7 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
     """
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
-    axes, limits = indexed_axes(node)
+    axes, limits = find_indexed_axes(node)
     window = scatter_window(numbers, x.rank, updates.shape)
     if mode == Mode.PROMISE_IN_BOUNDS and accepts_promise(node, axes, limits, window):
         return None
@@ -123,12 +123,12 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
     clamped = _clamp_indices(editor, indices, limits)
     changes = {"dimension_numbers": numbers, "mode": Mode.PROMISE_IN_BOUNDS}
     if mode == Mode.CLIP or clamped is indices:
-        return editor.like(node, [x, clamped, updates], **changes)
+        return editor.copy_with_operands(node, [x, clamped, updates], **changes)
     axis = axes[0]
     padding = tuple((0, window[axis] if i == axis else 0) for i in range(x.rank))
     padded = pad_space(editor, x, padding, (1,) * x.rank, first=0)
     redirected = _replace_out_of_bounds(editor, indices, clamped, x.shape[axis])
-    out = editor.like(node, [padded, redirected, updates], padded.shape, **changes)
+    out = editor.copy_with_operands(node, [padded, redirected, updates], padded.shape, **changes)
     return editor.slice(out, axis, 0, x.shape[axis])
 
 
@@ -160,7 +160,7 @@ def _nonzero_components(
 
     A component is always zero if the window is as long as its axis. At least one component remains.
     """
-    free = [i for i, limit in enumerate(limits) if not dims.same(limit, 0)]
+    free = [i for i, limit in enumerate(limits) if not dims.is_same_dim(limit, 0)]
     if len(free) == len(axes):
         return indices, limits, axes
     free = free or [0]

@@ -48,7 +48,7 @@ def _may_have_nan(node: Node) -> bool:
 
 def _propagate_nan(node: Node, editor: Editor) -> Value:
     """Rewrite a maximum or minimum along axes so that it is NaN if any element is NaN."""
-    (x,), out = node.inputs, editor.like(node, node.inputs)
+    (x,), out = node.inputs, editor.copy_with_operands(node, node.inputs)
     extreme = editor.add(
         ops.reduce_or, [editor.compare(ops.ne, x, x)], out.shape, np.bool_, node.params
     )
@@ -63,7 +63,7 @@ def _propagate_nan_position(node: Node, editor: Editor) -> Value:
     any_nan = editor.add(ops.reduce_or, [nan], shape, np.bool_, {"axes": node.params["axes"]})
     flags = editor.convert(nan, np.int32)
     first = editor.add(ops.argmax, [flags], shape, node.out.dtype, node.params)
-    return editor.where(any_nan, first, editor.like(node, node.inputs))
+    return editor.where(any_nan, first, editor.copy_with_operands(node, node.inputs))
 
 
 def _scatter_nan(node: Node, editor: Editor) -> Value:
@@ -73,7 +73,7 @@ def _scatter_nan(node: Node, editor: Editor) -> Value:
     The same scatter of flags tells where.
     """
     x, indices, updates = node.inputs
-    out = editor.like(node, node.inputs)
+    out = editor.copy_with_operands(node, node.inputs)
     flags = [editor.convert(editor.compare(ops.ne, v, v), np.int32) for v in (x, updates)]
     inputs = [flags[0], indices, flags[1]]
     any_nan = editor.add(ops.scatter_max, inputs, out.shape, np.int32, node.params)
@@ -107,7 +107,7 @@ def _scale_after_norm(node: Node, editor: Editor) -> Value:
     x, scale, bias = node.inputs
     ones, zeros = (editor.broadcast(const(n, x.dtype), scale.shape, ()) for n in (1, 0))
     channel_shape = (*scale.shape, *(1,) * (x.rank - 2))
-    normed = editor.like(node, [x, ones, zeros])
+    normed = editor.copy_with_operands(node, [x, ones, zeros])
     scaled = editor.binary(ops.mul, normed, editor.reshape(scale, channel_shape))
     return editor.binary(ops.add, scaled, editor.reshape(bias, channel_shape))
 
@@ -139,7 +139,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
         Deviation(
             "a sum or average over a window that is longer than its axis of named size is refused, "
             "or is one number where there should be none",
-            concerns=lambda node: not windows_fit(node.inputs[0].shape[2:], node.params),
+            affects=lambda node: not windows_fit(node.inputs[0].shape[2:], node.params),
         ),
     ),
     ops.max_pool_scatter: Deviation("the gradient of a window with NaN goes elsewhere"),
@@ -173,11 +173,11 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ),
     ops.attention: Deviation(
         "a score that is NaN or infinite counts in an Attention whose mask hides it",
-        concerns=lambda node: node.params["hides"],
+        affects=lambda node: node.params["hides"],
     ),
     ops.rotary: Deviation(
         "NaN or an infinity in a token that is not rotated makes NaN of both elements of its pair",
-        concerns=lambda node: node.params.get("prefix", False),
+        affects=lambda node: node.params.get("prefix", False),
     ),
     ops.group_norm: Deviation(
         "a norm of channels with an infinite scale is NaN",
@@ -187,7 +187,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ops.conv_transpose: Deviation(
         "NaN or an infinity in the kernel of a transposed convolution in groups is not multiplied "
         "by the zeros between elements",
-        concerns=lambda node: node.params["groups"] != 1 and _may_be_infinite(node.inputs[1]),
+        affects=lambda node: node.params["groups"] != 1 and _may_be_infinite(node.inputs[1]),
     ),
     ops.grid_sample: Deviation(
         "GridSample gives a number at a place that is NaN or infinite, and JAX NaN; an infinite "
@@ -195,7 +195,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ),
     ops.resize: Deviation(
         "a resized axis with NaN or an infinity has NaN next to that alone, not all along",
-        concerns=_interpolates_computed_values,
+        affects=_interpolates_computed_values,
     ),
 }
 """Deviations by operation, for every target. The windows pass has already made exact what it
@@ -220,10 +220,10 @@ def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) 
 
     def rule(node: Node, editor: Editor) -> Value | Sequence[Value] | None:
         deviation = table[node.op]
-        if not deviation.concerns(node):
+        if not deviation.affects(node):
             return None
-        if strict and deviation.exact is not None:
-            return deviation.exact(node, editor)
+        if strict and deviation.exact_rule is not None:
+            return deviation.exact_rule(node, editor)
         notes.setdefault(deviation.sentence, []).append(node)
         return None
 

@@ -16,7 +16,7 @@ from converter.ir import Graph, Node, Value, make_node
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
 from converter.targets import Target
-from converter.targets.schemas import BFLOAT16_SINCE, operator
+from converter.targets.schemas import BFLOAT16_SINCE, operator_name
 from converter.targets.target import MissingKernel, narrow_value, widen_value
 
 BFLOAT16 = np.dtype(jnp.bfloat16)
@@ -35,7 +35,7 @@ def dtype_fallback_rules(graph: Graph, opset: int, target: Target) -> dict[Op, R
     present_ops = {node.op for node in nodes}
     table = {op: target.kernels[op] for op in present_ops & target.kernels.keys()}
     for op in present_ops:
-        if opset < BFLOAT16_SINCE.get(operator(op), 0):
+        if opset < BFLOAT16_SINCE.get(operator_name(op), 0):
             missing = table.get(op, MissingKernel({}))
             table[op] = replace(missing, conversions={**missing.conversions, "bfloat16": "float32"})
     rules: dict[Op, Rule] = {op: partial(_apply_fallback, missing=row) for op, row in table.items()}
@@ -72,7 +72,7 @@ def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[
 
     ``missing`` has the dtypes without a kernel.
     """
-    dtype = node.inputs[missing.first].dtype
+    dtype = node.inputs[missing.first_operand].dtype
     return (
         _compute_in_wider_dtype(node, editor, dtype, missing)
         if dtype.name in missing.conversions
@@ -89,14 +89,14 @@ def _compute_in_wider_dtype(
     name the dtype are changed too.
     """
     wider_dtype = np.dtype(missing.conversions[dtype.name])
-    shifted = missing.order and dtype == np.uint64
+    shifted = missing.keeps_order and dtype == np.uint64
     inputs = [
         widen_value(editor, v, wider_dtype, shifted)
-        if i >= missing.first and v.dtype == dtype
+        if i >= missing.first_operand and v.dtype == dtype
         else v
         for i, v in enumerate(node.inputs)
     ]
-    is_narrowed = [missing.back and v.dtype == dtype for v in node.outputs]
+    is_narrowed = [missing.converts_back and v.dtype == dtype for v in node.outputs]
     types = [
         (v.shape, wider_dtype if b else v.dtype)
         for v, b in zip(node.outputs, is_narrowed, strict=True)

@@ -32,20 +32,20 @@ def _rewrite_form(
     node: Node, editor: Editor, target: Target, opset: int
 ) -> Sequence[Value] | Value | None:
     """Return the values that replace a node in another form, or None if the target runs it."""
-    is_supported = not target.forms[node.op].misfit(node, opset)
+    is_supported = not target.forms[node.op].find_misfit(node, opset)
     return None if is_supported else OTHER_FORMS[node.op](node, editor)
 
 
 def refuse_misfits(graph: Graph, target: Target, opset: int) -> None:
-    """Set `Node.refusal` on each node whose form the target does not run at this opset.
+    """Set `Node.refusal_reason` on each node whose form the target does not run at this opset.
 
     Lowering such a node raises an error with this text. It says why the target does not run the
     node.
     """
     for node in graph.walk():
         form = target.forms.get(node.op)
-        if form is not None and (reason := form.misfit(node, opset)):
+        if form is not None and (reason := form.find_misfit(node, opset)):
             types = ", ".join(value.type_text() for value in node.inputs)
-            node.refusal = (
+            node.refusal_reason = (
                 f"{target.name} does not run '{node.op}' ({types}) at opset {opset}: {reason}"
             )

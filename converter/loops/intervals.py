@@ -14,8 +14,8 @@ from converter.ir.scalars import scalar
 
 
 def bound_states(graph: Graph) -> bool:
-    """Set ``within``, the range of numbers, of integer inputs of loop bodies. Return True if any
-    range is new."""
+    """Set ``known_bounds``, the range of numbers, of integer inputs of loop bodies. Return True if
+    any range is new."""
     return any([_bound_node(node) for node in graph.walk() if node.op in (ops.scan, ops.while_)])
 
 
@@ -34,9 +34,9 @@ def _narrow_range(value: Value, interval: Range) -> bool:
     """
     dtype_low, dtype_high = lowest(value.dtype), highest(value.dtype)
     low, high = max(interval.low, dtype_low), min(interval.high, dtype_high)
-    if low > high or value.within == (low, high) or (low, high) == (dtype_low, dtype_high):
+    if low > high or value.known_bounds == (low, high) or (low, high) == (dtype_low, dtype_high):
         return False
-    value.within = (low, high)
+    value.known_bounds = (low, high)
     return True
 
 
@@ -74,7 +74,7 @@ def _while_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
 def _conjuncts(value: Value) -> Iterator[Value]:
     """Yield the conditions that are combined by ``and`` into this Boolean: a, b and c of ``a & b &
     c``."""
-    node = value.made_by(ops.and_)
+    node = value.producer_if(ops.and_)
     if node is None:
         yield value
     else:
@@ -89,7 +89,7 @@ def _tested_range(state: Value, tests: Sequence[Value]) -> Range:
     """Return the range of an integer for which all tests hold. A test may compare it with another
     value."""
     low, high = -math.inf, math.inf
-    comparisons = [test.made_by(*_MIRRORED) for test in tests]
+    comparisons = [test.producer_if(*_MIRRORED) for test in tests]
     for node in (n for n in comparisons if n is not None and any(v is state for v in n.inputs)):
         is_left = node.inputs[0] is state
         other_range, op = (
@@ -109,7 +109,7 @@ def _counts_up(inner: Value, after: Value) -> bool:
     ``inner`` is the state in a step, ``after`` its next value. The sum cannot overflow while the
     state is below a limit.
     """
-    node = after.made_by(ops.add)
+    node = after.producer_if(ops.add)
     if node is None or inner not in node.inputs or inner.rank:
         return False
     return scalar(node.inputs[1 - node.inputs.index(inner)]) == 1

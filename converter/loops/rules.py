@@ -13,7 +13,7 @@ from converter.ir import Graph, Node, Value, const, ops
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.ir.scalars import scalar
-from converter.loops.at_once import (
+from converter.loops.batching import (
     batch_before_loop,
     batch_stateless_nodes,
     defer_results,
@@ -56,7 +56,7 @@ def _increment(carry: Carry) -> float | None:
 
     The state must be an integer scalar whose start is a constant.
     """
-    added = carry.after.made_by(ops.add)
+    added = carry.after.producer_if(ops.add)
     if carry.start.kind != "const" or carry.start.rank or carry.start.dtype.kind not in "iu":
         return None
     if added is None or carry.inner not in added.inputs:
@@ -71,7 +71,7 @@ def has_states(scan: Scan, editor: Editor) -> bool:
     if scan.length > MAX_CONSTANT_STEPS:
         return True  # a counter of so many steps stays in the loop
     used = [c.after for c in scan.carries if editor.uses[id(c.final)]]
-    needed = scan.sources_of([*used, *(s.inner for s in scan.stacked)])
+    needed = scan.source_ids([*used, *(s.inner for s in scan.stacked)])
     states = [c for c in scan.carries if c.after is not c.inner and _increment(c) is None]
     return any(editor.uses[id(c.final)] or id(c.inner) in needed for c in states)
 
@@ -89,7 +89,7 @@ def drop_states(scan: Scan, editor: Editor) -> bool:
     live = [c for c in scan.carries if editor.uses[id(c.final)]]
     while True:
         ends = [*(c.after for c in live), *(s.inner for s in scan.stacked)]
-        needed = scan.sources_of(ends)
+        needed = scan.source_ids(ends)
         newly_needed = [c for c in scan.carries if c not in live and id(c.inner) in needed]
         if not newly_needed:
             break
@@ -105,7 +105,7 @@ def move_invariants(scan: Scan, editor: Editor) -> bool:
     """Move operations whose results are the same in all steps before the loop. Return True if there
     were any."""
     step_values = [*(c.inner for c in scan.carries), *(part for _, part in scan.scanned)]
-    varying_ids = scan.dependents_of(step_values)
+    varying_ids = scan.dependent_ids(step_values)
     invariants = [n for n in scan.nodes if id(n.out) not in varying_ids]
     scan.nodes = [n for n in scan.nodes if id(n.out) in varying_ids]
     editor.nodes.extend(invariants)

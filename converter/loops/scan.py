@@ -114,7 +114,7 @@ class Scan:
         for stacked in self.stacked:
             stacked.inner = resolve(stacked.inner)
 
-    def dependents_of(self, values: Iterable[Value]) -> set[int]:
+    def dependent_ids(self, values: Iterable[Value]) -> set[int]:
         """Return the ids of these values and of all values that a step computes from them."""
         dependent = set(map(id, values))
         for node in self.nodes:
@@ -122,7 +122,7 @@ class Scan:
                 dependent.update(map(id, node.outputs))
         return dependent
 
-    def sources_of(self, values: Iterable[Value]) -> set[int]:
+    def source_ids(self, values: Iterable[Value]) -> set[int]:
         """Return the ids of these values and of all values from which a step computes them."""
         return computed_from(self.nodes, values)
 
@@ -132,7 +132,7 @@ class Scan:
         inputs = [c.inner for c in self.carries] + [x for _, x in self.scanned]
         return {id(v) for v in (*inputs, *(v for n in self.nodes for v in n.outputs))}
 
-    def read(self) -> set[int]:
+    def read_ids(self) -> set[int]:
         """Return the ids of all values that a step's nodes read, that become states, or that a step
         returns."""
         body_outputs = [c.after for c in self.carries] + [s.inner for s in self.stacked]
@@ -140,9 +140,9 @@ class Scan:
 
     def drop_dead(self) -> None:
         """Remove nodes whose results are not read, and scanned arrays whose entry is not read."""
-        live = self.sources_of([*(c.after for c in self.carries), *(s.inner for s in self.stacked)])
+        live = self.source_ids([*(c.after for c in self.carries), *(s.inner for s in self.stacked)])
         self.nodes = [n for n in self.nodes if any(id(v) in live for v in n.outputs)]
-        read = self.read()
+        read = self.read_ids()
         self.scanned = [pair for pair in self.scanned if id(pair[1]) in read]
 
     def emit(self, node: Node, editor: Editor) -> None:

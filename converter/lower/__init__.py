@@ -18,7 +18,7 @@ from converter.lower import (
     shape,
     special,
 )
-from converter.lower.builder import Builder, ModelState, typed
+from converter.lower.builder import Builder, ModelState, set_type
 from converter.opsets import IR_VERSIONS, OPSETS
 from converter.targets import Target
 
@@ -53,8 +53,8 @@ def lower(
         opset,
         target,
         main,
-        refused=refused,
-        lines=lines,
+        errors=refused,
+        has_source_lines=lines,
         user_op_names=graph.user_op_names(),
         # of ``a_b_c``: ``a``, ``a_b``, ``a_b_c``
         reserved=frozenset(
@@ -62,8 +62,8 @@ def lower(
         ),
     )
     builder = Builder(state, main)
-    inputs = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
-    initializers = [typed(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
+    inputs = [set_type(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.inputs]
+    initializers = [set_type(ir.Value(name=v.name), v.shape, v.dtype) for v in graph.params]
     graph_values = (*graph.inputs, *graph.params)
     state.values.update(zip(map(id, graph_values), (*inputs, *initializers), strict=True))
     name_origins = find_origins([v.shape for v in graph.inputs])
@@ -95,7 +95,7 @@ def _name_outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) ->
         result = builder.value(value)
         if result.producer() is None or any(result is r for r in results):
             result = builder.op("Identity", result)
-        typed(result, value.shape, value.dtype)
+        set_type(result, value.shape, value.dtype)
         result.name = name
         results.append(result)
     return results

@@ -13,13 +13,13 @@ from converter.ir.dtypes import is_float, is_integer
 from converter.lower.builder import Builder
 from converter.lower.elementwise import Term, formulas
 from converter.lower.lowerings import lowers, unsupported
-from converter.targets.schemas import SINCE, operator
+from converter.targets.schemas import SINCE, operator_name
 
 
 @lowers(ops.and_, ops.or_, ops.xor, ops.not_, since=SINCE["BitwiseAnd"])
 def _(b: Builder, *xs: ir.Value) -> ir.Value:
     """Lower a bitwise or Boolean operation to its operator."""
-    name = operator(b.node.op)
+    name = operator_name(b.node.op)
     return b.op(name if b.out.dtype == np.bool_ else f"Bitwise{name}", *xs)
 
 
@@ -29,7 +29,7 @@ def _(b: Builder, *xs: ir.Value) -> ir.Value:
 
     Integers are unpacked into bits, and a matrix product packs the result.
     """
-    name = operator(b.node.op)
+    name = operator_name(b.node.op)
     if b.out.dtype == np.bool_:
         return b.op(name, *xs)
     width = b.out.dtype.itemsize * 8

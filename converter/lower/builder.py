@@ -24,7 +24,7 @@ from converter.targets import Target
 class ModelState:
     """State that the builders of one model share.
 
-    If ``refused`` is a list, errors for nodes that cannot be lowered are collected in it instead of
+    If ``errors`` is a list, errors for nodes that cannot be lowered are collected in it instead of
     raised.
     """
 
@@ -36,8 +36,8 @@ class ModelState:
     sizes: dict[str, ir.Value] = field(default_factory=dict)  # text -> [1] or [rank] of int64
     origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    refused: list[UnsupportedError] | None = None  # if a list, errors are collected here
-    lines: bool = False  # whether nodes get their source line
+    errors: list[UnsupportedError] | None = None  # if a list, errors are collected here
+    has_source_lines: bool = False  # whether nodes get their source line
     domains: dict[str, int] = field(default_factory=dict)  # version of each domain but ONNX's own
     user_op_names: frozenset[str] = frozenset()  # names of users' own primitives
     reserved: frozenset[str] = (
@@ -55,7 +55,7 @@ class ModelState:
         return label
 
 
-def typed(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
+def set_type(value: ir.Value, shape: Shape, dtype: Any) -> ir.Value:
     """Set the shape and dtype of an ONNX value, and return it. Symbolic dimensions are written as
     text."""
     value.dtype = ir.DataType.from_numpy(np.dtype(dtype))
@@ -126,7 +126,7 @@ class Builder:
         )
         for i, value in enumerate(results):
             value.name = label if outputs == 1 else f"{label}_{i}"
-        if self.shared.lines and self.node.source:
+        if self.shared.has_source_lines and self.node.source:
             self.tape.nodes[-1].doc_string = portable_line(self.node)
         return results
 
@@ -188,16 +188,16 @@ class Builder:
         scalar result: optimizers for transformers treat a ``Reshape`` whose target has no elements
         as one that changes nothing.
         """
-        if dims.same_shape(before, after):
+        if dims.is_same_shape(before, after):
             return x
         if not after:
             return self.squeeze(x, range(len(before)))
-        has_zero = any(dims.same(d, 0) for d in after)
+        has_zero = any(dims.is_same_dim(d, 0) for d in after)
         target: list[int] = []
         for i, dim in enumerate(after):
             if dims.is_static(dim):
                 target.append(dim)
-            elif not has_zero and i < len(before) and dims.same(before[i], dim):
+            elif not has_zero and i < len(before) and dims.is_same_dim(before[i], dim):
                 target.append(0)
             else:
                 target.append(-1)
@@ -208,9 +208,10 @@ class Builder:
         if -1 not in target or (target.count(-1) == 1 and is_determined):
             return self.op("Reshape", x, self.ints(target), allowzero=1 if has_zero else None)
         long_axes = [
-            [i for i, d in enumerate(shape) if not dims.same(d, 1)] for shape in (before, after)
+            [i for i, d in enumerate(shape) if not dims.is_same_dim(d, 1)]
+            for shape in (before, after)
         ]
-        if dims.same_shape([before[i] for i in long_axes[0]], [after[i] for i in long_axes[1]]):
+        if dims.is_same_shape([before[i] for i in long_axes[0]], [after[i] for i in long_axes[1]]):
             x = self.squeeze(x, set(range(len(before))) - set(long_axes[0]))
             return self.unsqueeze(x, set(range(len(after))) - set(long_axes[1]))
         may_be_empty = not all(dims.is_at_least(d, 1) for d in after)
@@ -237,11 +238,14 @@ class Builder:
 
         The shape operand of ``Expand`` has 1 for axes that do not change.
         """
-        if dims.same_shape(before, after):
+        if dims.is_same_shape(before, after):
             return x
         new = len(after) - len(before)
         pairs = zip(before, after[new:], strict=True)
-        operand_shape = (*after[:new], *(1 if dims.same(size, d) else d for size, d in pairs))
+        operand_shape = (
+            *after[:new],
+            *(1 if dims.is_same_dim(size, d) else d for size, d in pairs),
+        )
         return self.op("Expand", x, self.ints(operand_shape))
 
     def reverse(self, x: ir.Value, axes: Sequence[int]) -> ir.Value:
@@ -284,12 +288,12 @@ class Builder:
             for value, result in zip(node.outputs, results, strict=True):
                 self.shared.values[id(value)] = result
                 if result.producer() is not None:
-                    typed(result, value.shape, value.dtype)
+                    set_type(result, value.shape, value.dtype)
 
     def _apply_rule(self, node: Node) -> Sequence[ir.Value]:
         """Return the ONNX values that the rule of a node emits, one for each output.
 
-        If errors are collected (``ModelState.refused``), a node that cannot be lowered gets
+        If errors are collected (``ModelState.errors``), a node that cannot be lowered gets
         placeholders.
         """
         self.node = node
@@ -298,9 +302,9 @@ class Builder:
                 lowerings.check_dtype(value, node, self.opset)
             results = lowerings.apply(self, node, [self.value(v) for v in node.inputs])
         except UnsupportedError as error:
-            if self.shared.refused is None:
+            if self.shared.errors is None:
                 raise
-            self.shared.refused.append(error)
+            self.shared.errors.append(error)
             results = [ir.Value(name=self.shared.fresh("refused")) for _ in node.outputs]
         self.node = node
         return [results] if isinstance(results, ir.Value) else results
@@ -331,9 +335,13 @@ class Builder:
         label = self.shared.fresh(name)
         body_inputs = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
         types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *body_inputs))
-        return self.nested(), [typed(ir.Value(name=n), shape, dtype) for n, shape, dtype in types]
+        return self.nested(), [
+            set_type(ir.Value(name=n), shape, dtype) for n, shape, dtype in types
+        ]
 
-    def close(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Graph:
+    def to_graph(
+        self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+    ) -> ir.Graph:
         """Return the ONNX graph with the nodes that this builder emitted.
 
         ``outputs`` become its outputs. A value that this builder did not emit, or that is listed

@@ -12,7 +12,7 @@ from converter.ir.formulas import ALIGNED, ResizeKind
 from converter.lower.builder import Builder
 from converter.lower.elementwise import Term
 from converter.lower.lowerings import lowers, register_operators, unsupported
-from converter.targets.schemas import SINCE, operator
+from converter.targets.schemas import SINCE, operator_name
 
 register_operators({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
 register_operators({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
@@ -45,7 +45,7 @@ def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
 @lowers(ops.rms_norm, since=SINCE["RMSNormalization"])
 def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None) -> ir.Value:
     """Lower norms and softmax. ONNX's axis is negative: it counts from the end."""
-    return b.op(operator(b.node.op), *xs, axis=axis - b.out.rank, epsilon=epsilon)
+    return b.op(operator_name(b.node.op), *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
 @lowers(ops.group_norm)
@@ -275,7 +275,7 @@ def _(
     ``output_padding``. Without a static kernel size, the operator reads the shape of its second
     operand.
     """
-    name = operator(b.node.op)
+    name = operator_name(b.node.op)
     if not (is_float(b.out.dtype) and b.takes(name, b.out.dtype)):
         reason = f"{b.shared.target.name} has no {name} for it, and the kernel's size is not known"
         raise unsupported(b.node, b.opset, reason)

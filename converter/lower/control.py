@@ -42,8 +42,8 @@ def _lower_branches_in_sequence(
     position = b.op("Clip", index, b.like(0), b.like(last))
     for count, body in enumerate(branches):
         then_builder, else_builder = b.nested(), b.nested()
-        then_branch = then_builder.close("then", [], then_builder.inline(body, []))
-        else_branch = else_builder.close("else", [], results)
+        then_branch = then_builder.to_graph("then", [], then_builder.inline(body, []))
+        else_branch = else_builder.to_graph("else", [], results)
         is_selected = b.op("Equal", position, b.like(count))
         results = list(
             b.ops(
@@ -73,8 +73,8 @@ def _lower_branches(
     if interval.low > count:
         return _lower_branches(b, node, index, other_branches, count + 1)
     else_builder, then_builder = b.nested(), b.nested()
-    else_branch = else_builder.close("else", [], else_builder.inline(first, []))
-    then_branch = then_builder.close(
+    else_branch = else_builder.to_graph("else", [], else_builder.inline(first, []))
+    then_branch = then_builder.to_graph(
         "then", [], _lower_branches(then_builder, node, index, other_branches, count + 1)
     )
     is_later = _exceeds(b, node.inputs[0], index, count)
@@ -88,7 +88,7 @@ def _exceeds(b: Builder, index: Value, selector: ir.Value, count: int) -> ir.Val
 
     ``index`` is the graph value, ``selector`` its ONNX value.
     """
-    conversion = index.made_by(ops.convert_element_type)
+    conversion = index.producer_if(ops.convert_element_type)
     if count == 0 and conversion is not None and conversion.inputs[0].dtype == np.bool_:
         return b.value(conversion.inputs[0])
     return b.op("Greater", selector, b.const(count, index.dtype))
@@ -102,7 +102,7 @@ def _(b: Builder, *state: ir.Value) -> Sequence[ir.Value]:
     inner, inputs = b.subgraph("loop", body, (("round", (), np.int64), ("go", (), np.bool_)))
     after = inner.inline(body, inputs[2:])
     next_condition = inner.inline(cond, after)
-    graph = inner.close("loop", inputs, [*next_condition, *after])
+    graph = inner.to_graph("loop", inputs, [*next_condition, *after])
     return b.ops("Loop", [None, condition, *state], len(b.node.outputs), body=graph)
 
 
@@ -114,7 +114,7 @@ def _(b: Builder, *xs: ir.Value, num_carry: int, length: Dim, reverse: bool) -> 
     if not scanned or not dims.is_at_least(length, 1):
         return _lower_as_loop(b, carried, scanned, body, length, reverse)
     inner, inputs = b.subgraph("scan", body)
-    graph = inner.close("scan", inputs, inner.inline(body, inputs))
+    graph = inner.to_graph("scan", inputs, inner.inline(body, inputs))
     directions = [1] if reverse else []
     stacked = len(outputs) - num_carry
     return b.ops(
@@ -146,7 +146,7 @@ def _lower_as_loop(
     count, condition, *before = inputs
     iterations = b.squeeze(b.ints([length]), [0])
     entries = [_select_entry(inner, x, count, iterations if reverse else None) for x in scanned]
-    graph = inner.close("loop", inputs, [condition, *inner.inline(body, [*before, *entries])])
+    graph = inner.to_graph("loop", inputs, [condition, *inner.inline(body, [*before, *entries])])
     # The standard allows an empty condition, but its reference evaluator then never starts.
     first = b.const(True, np.bool_)
     results = b.ops("Loop", [iterations, first, *state], len(b.node.outputs), body=graph)

@@ -17,7 +17,7 @@ from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.lower.builder import Builder
 from converter.lower.lowerings import lowers, register_operators, unsupported
-from converter.opsets import OLDEST
+from converter.opsets import OLDEST_OPSET
 
 
 class Term:
@@ -110,7 +110,7 @@ TermOperand: TypeAlias = Term | float
 Formula: TypeAlias = Callable[..., Term]
 
 
-def formulas(rows: Mapping[Op, Formula], since: int = OLDEST) -> None:
+def formulas(rows: Mapping[Op, Formula], since: int = OLDEST_OPSET) -> None:
     """Register a formula as the lowering rule of each operation.
 
     A formula gets the operands as terms and returns the result. The operations have no parameters.

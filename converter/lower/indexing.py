@@ -65,7 +65,7 @@ def _(
     """
     n, rank = dimension_numbers, b.operand().rank
     shared, indexed_axes = n.operand_batching_dims, n.start_index_map
-    long_window_axes = [d for d in indexed_axes if not dims.same(slice_sizes[d], 1)]
+    long_window_axes = [d for d in indexed_axes if not dims.is_same_dim(slice_sizes[d], 1)]
     full_axes = [d for d in range(rank) if d not in (*shared, *indexed_axes)]
     partial_axes = [d for d in _partial_axes(slice_sizes, b.operand().shape) if d in full_axes]
     if partial_axes:  # axes that are neither indexed nor complete
@@ -118,7 +118,7 @@ def _gather_result_axes(n: Any, rank: int, operand_rank: int, before: int) -> li
 def _partial_axes(sizes: Shape, shape: Shape) -> list[int]:
     """Return the axes along which the window (``sizes``) is smaller than the operand
     (``shape``)."""
-    return [d for d in range(len(shape)) if not dims.same(sizes[d], shape[d])]
+    return [d for d in range(len(shape)) if not dims.is_same_dim(sizes[d], shape[d])]
 
 
 def _add_window_offsets(
@@ -176,7 +176,7 @@ def scatter(
         partial_axes = [0]  # several windows that all cover the operand
     indexed_axes = [*addressed_axes, *shared, *partial_axes]
     full_axes = [d for d in range(rank) if d not in indexed_axes]
-    window_axes = [d for d in (*addressed_axes, *partial_axes) if not dims.same(sizes[d], 1)]
+    window_axes = [d for d in (*addressed_axes, *partial_axes) if not dims.is_same_dim(sizes[d], 1)]
     before = len(index_shape)
     offsets = [(before + i, sizes[d], indexed_axes.index(d)) for i, d in enumerate(window_axes)]
     offsets += [
@@ -309,7 +309,7 @@ def _concatenate_around(
 
     ``first`` [1] is the start. A single row along the first axis is scattered instead.
     """
-    if axis == 0 and dims.same(b.operand(1).shape[0], 1):
+    if axis == 0 and dims.is_same_dim(b.operand(1).shape[0], 1):
         producer = first.producer()  # unsqueeze the scalar index in one step
         number = (
             producer.inputs[0] if producer is not None and producer.op_type == "Unsqueeze" else None
@@ -356,7 +356,9 @@ def _(
     addressed_axes, batch_axes = n.scatter_dims_to_operand_dims, n.operand_batching_dims
     sizes = scatter_window(n, len(shape), b.operand(2).shape)
     full_axes = [d for d in range(len(shape)) if d not in batch_axes]
-    covers_window = all(d in addressed_axes or dims.same(sizes[d], shape[d]) for d in full_axes)
+    covers_window = all(
+        d in addressed_axes or dims.is_same_dim(sizes[d], shape[d]) for d in full_axes
+    )
     if (
         len(addressed_axes) != 1
         or addressed_axes == (0,)

@@ -15,40 +15,40 @@ from typing import Any
 
 import onnx_ir as ir
 
-from converter.decompositions.registered import Owner, read_by
+from converter.decompositions.registered import DeclaredFunction, keyword_parameters
 from converter.errors import ConverterError, UnsupportedError
 from converter.frontend.array_forms import COMPLEX
-from converter.frontend.refused import REFUSED
+from converter.frontend.refused import REFUSAL_REASONS
 from converter.frontend.trace import source_line
-from converter.ir import Node, dims, outside
+from converter.ir import Node, dims, registry
 from converter.ir.op import Op
-from converter.opsets import OLDEST
+from converter.opsets import OLDEST_OPSET
 from converter.targets import schemas
 
 Lowering = Callable[..., Any]
 
-BUILTIN_RULES: dict[Op, dict[int, Owner]] = {}
+BUILTIN_RULES: dict[Op, dict[int, DeclaredFunction]] = {}
 """Built-in rules by operation, then by the opset that they need."""
 
 
-def add_builtin(op: Op, since: int, rule: Owner) -> None:
+def add_builtin(op: Op, since: int, rule: DeclaredFunction) -> None:
     """Register a built-in rule of an operation for ``since`` and later opsets."""
     BUILTIN_RULES.setdefault(op, {})[since] = rule
 
 
-def add_user_rule(op: Op | str, since: int, rule: Owner) -> None:
+def add_user_rule(op: Op | str, since: int, rule: DeclaredFunction) -> None:
     """Register a user's rule of an operation for ``since`` and later opsets.
 
     It precedes all built-in rules at these opsets.
     """
-    outside.registered_rules.add(op, {**outside.registered_rules.get(op, {}), since: rule})
+    registry.registered_rules.add(op, {**registry.registered_rules.get(op, {}), since: rule})
 
 
 def lowers(
     *operations: Any,
-    since: int = OLDEST,
+    since: int = OLDEST_OPSET,
     ignores: Iterable[str] = (),
-    add: Callable[[Any, int, Owner], None] = add_builtin,
+    add: Callable[[Any, int, DeclaredFunction], None] = add_builtin,
 ) -> Callable[[Lowering], Lowering]:
     """Return a decorator that registers a lowering rule for one or more operations.
 
@@ -67,7 +67,11 @@ def lowers(
         if any(p.kind is p.VAR_KEYWORD for p in parameters):  # it would ignore unknown parameters
             raise ConverterError(f"a rule has to name its parameters: {lowering}")
         for op in operations:
-            add(op, since, Owner(lowering, read_by(lowering), frozenset(ignores)))
+            add(
+                op,
+                since,
+                DeclaredFunction(lowering, keyword_parameters(lowering), frozenset(ignores)),
+            )
         return lowering
 
     return register
@@ -80,7 +84,11 @@ def register_operators(rows: dict[Op, str], **attributes: float) -> None:
     defaults.
     """
     for op, name in rows.items():
-        add_builtin(op, OLDEST, Owner(_rename_operator(name, attributes), frozenset(attributes)))
+        add_builtin(
+            op,
+            OLDEST_OPSET,
+            DeclaredFunction(_rename_operator(name, attributes), frozenset(attributes)),
+        )
 
 
 def _rename_operator(name: str, attributes: dict[str, float]) -> Lowering:
@@ -91,7 +99,9 @@ def _rename_operator(name: str, attributes: dict[str, float]) -> Lowering:
     return lambda b, *xs, **params: b.op(name, *xs, **{**attributes, **params})
 
 
-def find_lowering(op: Op, opset: int, user_op_names: Collection[str] = ()) -> Owner | None:
+def find_lowering(
+    op: Op, opset: int, user_op_names: Collection[str] = ()
+) -> DeclaredFunction | None:
     """Return the newest rule for an operation at this opset, or None if there is none.
 
     A user's rule comes before a built-in rule. A composite without any rule is lowered to the
@@ -99,23 +109,27 @@ def find_lowering(op: Op, opset: int, user_op_names: Collection[str] = ()) -> Ow
     users' primitives in the program.
     """
     for rules in (
-        outside.registered_rules.find(op, user_op_names) or {},
+        registry.registered_rules.find(op, user_op_names) or {},
         BUILTIN_RULES.get(op, {}),
     ):
         if allowed := [since for since in rules if since <= opset]:
-            owner: Owner = rules[max(allowed)]
+            owner: DeclaredFunction = rules[max(allowed)]
             return owner
     return _operator_rule(op, opset) if op not in BUILTIN_RULES else None
 
 
-def _operator_rule(op: Op, opset: int) -> Owner | None:
+def _operator_rule(op: Op, opset: int) -> DeclaredFunction | None:
     """Return a rule that emits the ONNX operator of a composite.
 
     Return None if the composite has no operator, or if the opset does not have it.
     """
-    if not op.operator or op.formula is None or schemas.SINCE.get(op.operator, OLDEST) > opset:
+    if (
+        not op.operator
+        or op.formula is None
+        or schemas.SINCE.get(op.operator, OLDEST_OPSET) > opset
+    ):
         return None
-    return Owner(_rename_operator(op.operator, {}), read_by(op.formula))
+    return DeclaredFunction(_rename_operator(op.operator, {}), keyword_parameters(op.formula))
 
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
@@ -126,8 +140,8 @@ def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
     **Raises** `UnsupportedError` if the node has no rule at this opset, a parameter that the rule
     does not know, or a dtype that the target does not support.
     """
-    if node.refusal:
-        raise UnsupportedError(node.refusal, source_line(node))
+    if node.refusal_reason:
+        raise UnsupportedError(node.refusal_reason, source_line(node))
     entry = find_lowering(node.op, b.opset, b.shared.user_op_names)
     if entry is None:
         raise unsupported(node, b.opset)
@@ -149,12 +163,12 @@ def unsupported(node: Node, opset: int, reason: str = "") -> UnsupportedError:
     rule exists.
     """
     types = ", ".join(v.type_text() for v in node.inputs)
-    opsets = {*BUILTIN_RULES.get(node.op, {}), *(outside.registered_rules.find(node.op) or {})}
+    opsets = {*BUILTIN_RULES.get(node.op, {}), *(registry.registered_rules.find(node.op) or {})}
     needed = [since for since in opsets if since > opset]
     no_rule = "there is no rule for it (converter.rule and converter.expansion register others)"
     missing = _describe_named_dimension(node) or no_rule
     newer = f"it needs opset {min(needed)} or newer" if needed else missing
-    hint = REFUSED.get(node.op.name.removesuffix(f" of {COMPLEX}")) or reason or newer
+    hint = REFUSAL_REASONS.get(node.op.name.removesuffix(f" of {COMPLEX}")) or reason or newer
     return UnsupportedError(
         f"primitive '{node.op}' ({types}) cannot be written at opset {opset}: {hint}",
         source_line(node),

@@ -22,7 +22,7 @@ from converter.lower.builder import Builder
 from converter.lower.elementwise import Term
 from converter.lower.lowerings import lowers, unsupported
 from converter.lower.special import log1p_formula
-from converter.targets.schemas import SINCE, operator
+from converter.targets.schemas import SINCE, operator_name
 
 Axes = tuple[int, ...]
 
@@ -33,7 +33,7 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     reduce all axes."""
     if not axes:
         return x
-    return b.op(operator(b.node.op), x, axes=list(axes), keepdims=0)
+    return b.op(operator_name(b.node.op), x, axes=list(axes), keepdims=0)
 
 
 @lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod, since=18)
@@ -42,7 +42,7 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     """Lower a reduction whose axes are an operand of the ONNX operator."""
     if not axes:
         return x
-    return b.op(operator(b.node.op), x, b.ints(axes), keepdims=0)
+    return b.op(operator_name(b.node.op), x, b.ints(axes), keepdims=0)
 
 
 @lowers(ops.reduce_or, ops.reduce_and, ops.reduce_xor)
@@ -139,7 +139,7 @@ def _loop_by_doubling(
     after = combine(Term(inner, before), Term(inner, shifted)).value
     next_step = inner.op("Add", step, step)
     next_condition = inner.squeeze(inner.op("Less", next_step, b.ints([size])), [0])
-    body = inner.close("loop", inputs, [next_condition, next_step, after])
+    body = inner.to_graph("loop", inputs, [next_condition, next_step, after])
     first = b.ints([1])
     condition = b.squeeze(b.op("Less", first, b.ints([size])), [0])
     return b.ops("Loop", [None, condition, first, x], 2, body=body)[1]

@@ -31,7 +31,7 @@ def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> i
     """
     before = b.operand().shape
     ones = dims.expand_with_ones(before, broadcast_dimensions, b.out.rank)
-    first = min((a for a, d in enumerate(ones) if not dims.same(d, 1)), default=b.out.rank)
+    first = min((a for a, d in enumerate(ones) if not dims.is_same_dim(d, 1)), default=b.out.rank)
     operand_shape = ones[first:]
     return b.expand(b.reshape(x, before, operand_shape), operand_shape, b.out.shape)
 
@@ -90,7 +90,7 @@ def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.V
         if inner:
             x = _insert_fillers(b, x, filler, shape, axis, inner)
     edges = [p[side] for side in (0, 1) for p in padding_config]
-    if all(dims.same(e, 0) for e in edges):
+    if all(dims.is_same_dim(e, 0) for e in edges):
         return x
     return b.op("Pad", x, b.ints(edges), filler)
 

@@ -26,12 +26,12 @@ class BoundedSize:
     negated: bool = False
 
     @property
-    def is_positive(self) -> bool:
+    def is_nonnegative(self) -> bool:
         """True if the size is known to be at least zero."""
         return not self.negated and self.low >= 0
 
     @property
-    def is_above_zero(self) -> bool:
+    def is_positive(self) -> bool:
         """True if the size is known to be above zero. ``low`` bounds the value before negation."""
         return not self.negated and self.low > 0
 
@@ -98,7 +98,7 @@ class Arithmetic:
                 )
             value, origin = self.origins[name]
             size = self.emit("Shape", value, start=origin.axis, end=origin.axis + 1)
-            if not dims.same(origin.summand, 0):
+            if not dims.is_same_dim(origin.summand, 0):
                 size = self.emit("Sub", size, self.dim(origin.summand))
             if origin.factor != 1:
                 size = self.emit("Div", size, self.ints([origin.factor]))
@@ -168,7 +168,7 @@ class Arithmetic:
         if x.negated and x.low >= 0 and isinstance(y.value, int):
             rounded_up = self._add(_negate(x), BoundedSize(y.value - 1, y.value - 1))
             return _negate(self._divide(rounded_up, y))
-        if x.is_positive and y.is_above_zero:
+        if x.is_nonnegative and y.is_positive:
             return BoundedSize(self._op("Div", x, y), 0)
         remainder = BoundedSize(self._op("Mod", x, y), -math.inf)
         return BoundedSize(
@@ -191,9 +191,11 @@ SIZE_RULES: dict[str, Callable[[Arithmetic, BoundedSize, BoundedSize], BoundedSi
     "add": Arithmetic._add,
     "sub": lambda a, x, y: a._add(x, _negate(y)),
     "mul": Arithmetic._multiply,
-    "pow": lambda a, x, y: BoundedSize(a._op("Pow", x, y), x.low if x.is_positive else -math.inf),
+    "pow": lambda a, x, y: BoundedSize(
+        a._op("Pow", x, y), x.low if x.is_nonnegative else -math.inf
+    ),
     "floordiv": Arithmetic._divide,
-    "mod": lambda a, x, y: BoundedSize(a._op("Mod", x, y), 0 if y.is_above_zero else -math.inf),
+    "mod": lambda a, x, y: BoundedSize(a._op("Mod", x, y), 0 if y.is_positive else -math.inf),
     "max": lambda a, x, y: a._extreme("Max", x, y),
     "min": lambda a, x, y: a._extreme("Min", x, y),
 }

@@ -131,7 +131,9 @@ def report(model: ir.Model) -> Report:
     """
     nodes = list(model.graph.all_nodes())
     counts = Counter(node.op_type for node in nodes)
-    fusions = [name for op in ops.stated() for name in (op.operator, op.otherwise) if name]
+    fusions = [
+        name for op in ops.defined_ops() for name in (op.operator, op.alternative_operator) if name
+    ]
     foreign = sorted({node.op_type for node in nodes if node.domain})
     return Report(
         fused=Counter({op: counts[op] for op in (*fusions, *foreign) if counts[op]}),

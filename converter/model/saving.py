@@ -13,11 +13,11 @@ import onnx_ir as ir
 from converter.errors import SaveError, SpecError
 from converter.frontend.array_forms import key_numbers
 from converter.ir import Graph, Value
-from converter.ir.complex_pairs import packed
-from converter.ir.evaluation import Read, compute
+from converter.ir.complex_pairs import pack_complex
+from converter.ir.evaluation import Read, compute_array
 from converter.ir.origins import sources
 from converter.model.streaming import (
-    INLINE,
+    MAX_INLINE_BYTES,
     WrittenCallback,
     initial_tensors,
     write_single,
@@ -67,7 +67,9 @@ def bind(
         model.graph.initializers[value.name].const_value = _lazy_tensor(value, read, progress)
 
 
-def missing_parameters(model: ir.Model, graph: Graph, named: Collection[str] = ()) -> list[str]:
+def missing_parameters(
+    model: ir.Model, graph: Graph, given_names: Collection[str] = ()
+) -> list[str]:
     """Return the names of parameters that the model needs and that have no value yet.
 
     Parameters of which only the shape is needed do not count.
@@ -75,10 +77,12 @@ def missing_parameters(model: ir.Model, graph: Graph, named: Collection[str] = (
     Arguments:
         model: the model.
         graph: the graph that it was lowered from.
-        named: names of parameters that will get a value, which are left out.
+        given_names: names of parameters that will get a value, which are left out.
     """
     return [
-        v.name for v in _leaf_parameters(model, graph) if v.bound is None and v.name not in named
+        v.name
+        for v in _leaf_parameters(model, graph)
+        if v.bound is None and v.name not in given_names
     ]
 
 
@@ -142,7 +146,7 @@ def _is_external(model: ir.Model, target: Path, external_data: bool | None) -> b
             f"{target} would have {sum(sizes):,} bytes of weights, and a file of its kind ends at "
             f"{MAX_FILE_BYTES:,}: leave out external_data"
         )
-    return too_large or (bool(external_data) and max(sizes, default=0) > INLINE)
+    return too_large or (bool(external_data) and max(sizes, default=0) > MAX_INLINE_BYTES)
 
 
 def _read_parameters(model: ir.Model, graph: Graph) -> list[Value]:
@@ -186,7 +190,9 @@ def _check_facts(graph: Graph, names: Collection[str], read: Read) -> None:
     """
     for (_, sentence), fact in graph.facts.items():
         parameters = [v.name for v in sources(fact.value).values() if v.kind == "param"]
-        if set(parameters) & set(names) and not fact.holds(np.asarray(compute(fact.value, read))):
+        if set(parameters) & set(names) and not fact.holds(
+            np.asarray(compute_array(fact.value, read))
+        ):
             raise SaveError(
                 f"a fusion relies on the fact that {sentence} in {' + '.join(parameters)}, which "
                 "does not hold for the given values: convert with these values in params, or with "
@@ -201,7 +207,7 @@ def _check_value(value: Value, array: np.ndarray) -> np.ndarray:
     Raises:
         SpecError: its dtype or shape is another one than the parameter's.
     """
-    native: np.ndarray = packed(array.astype(array.dtype.newbyteorder("="), copy=False))
+    native: np.ndarray = pack_complex(array.astype(array.dtype.newbyteorder("="), copy=False))
     if native.shape != value.shape or native.dtype != value.dtype:
         raise SpecError(
             f"parameter {value.name} is {value.type_text()}, received "
@@ -218,7 +224,7 @@ def _lazy_tensor(value: Value, read: Read, progress: Progress | None) -> ir.Lazy
     """
 
     def load() -> ir.TensorProtocol:
-        array = compute(value.program or value, read)
+        array = compute_array(value.program or value, read)
         if progress is not None:
             progress(value.name, array.nbytes)
         return ir.tensor(array, name=value.name)

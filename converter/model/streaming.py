@@ -39,7 +39,7 @@ STRIP_POSITIONS = 128
 """Number of positions of the last axis that are copied at once, so that the rows of a transposed
 matrix stay in the processor's cache."""
 
-INLINE = 1024
+MAX_INLINE_BYTES = 1024
 """Size in bytes up to which a tensor stays in the model although others are external: shapes and
 axes."""
 
@@ -69,7 +69,7 @@ def write_single(model: ir.Model, path: Path, on_write: WrittenCallback | None =
 def write_with_sidecar(
     model: ir.Model, path: Path, sidecar: Path, on_write: WrittenCallback | None = None
 ) -> None:
-    """Write a model to one file, and its tensors larger than ``INLINE`` bytes to another.
+    """Write a model to one file, and its tensors larger than ``MAX_INLINE_BYTES`` bytes to another.
 
     Arguments:
         model: the model, with a tensor for each initializer.
@@ -77,7 +77,7 @@ def write_with_sidecar(
         sidecar: the path of the file with the tensors, in the same folder.
         on_write: called with the name of each file and its bytes in order.
     """
-    tensors = [tensor for tensor in initial_tensors(model) if tensor.nbytes > INLINE]
+    tensors = [tensor for tensor in initial_tensors(model) if tensor.nbytes > MAX_INLINE_BYTES]
     with open_writer(sidecar, on_write) as write:
         for tensor in tensors:
             _write_data(tensor, write)
@@ -152,7 +152,7 @@ def _stub(tensor: ir.TensorProtocol, location: str, offset: int) -> ir.ExternalT
 
 def _write_data(tensor: ir.TensorProtocol, write: WriteBytes) -> None:
     """Write the bytes of a tensor as ONNX stores them, in pieces. Types below 8 bits are packed."""
-    for piece in [tensor.tobytes()] if tensor.dtype.bitwidth < 8 else pieces(tensor.numpy()):
+    for piece in [tensor.tobytes()] if tensor.dtype.bitwidth < 8 else byte_pieces(tensor.numpy()):
         write(piece)
 
 
@@ -191,7 +191,7 @@ def open_writer(path: Path, on_write: WrittenCallback | None = None) -> Generato
             wait_for_oldest()
 
 
-def pieces(array: np.ndarray) -> Iterator[memoryview]:
+def byte_pieces(array: np.ndarray) -> Iterator[memoryview]:
     """Yield the bytes of an array in C order, in pieces of about ``PIECE_BYTES``.
 
     Nothing is copied if the array is contiguous.
@@ -203,10 +203,10 @@ def pieces(array: np.ndarray) -> Iterator[memoryview]:
         return
     rows = max(1, PIECE_BYTES // array[0].nbytes)
     for start in range(0, len(array), rows):
-        yield to_c_order(array[start : start + rows]).reshape(-1).view(np.uint8).data
+        yield copy_in_c_order(array[start : start + rows]).reshape(-1).view(np.uint8).data
 
 
-def to_c_order(array: np.ndarray) -> np.ndarray:
+def copy_in_c_order(array: np.ndarray) -> np.ndarray:
     """Return a copy of an array in C order."""
     out = np.empty(array.shape, array.dtype)
     for start in range(0, array.shape[-1], STRIP_POSITIONS):

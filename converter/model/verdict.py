@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from converter.errors import CheckError
-from converter.ir.complex_pairs import is_complex, packed
+from converter.ir.complex_pairs import is_complex, pack_complex
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
     Raises:
         CheckError: the shapes or dtypes differ.
     """
-    reference = expected if is_complex(got.dtype) else packed(expected)
+    reference = expected if is_complex(got.dtype) else pack_complex(expected)
     if got.shape != reference.shape or got.dtype != reference.dtype:
         raise CheckError(
             f"an output is {got.dtype}{list(got.shape)} in ONNX Runtime and "
@@ -51,7 +51,7 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
     if got.dtype.kind in "biu":
         return _integer_errors(got, expected)
     # Real and imaginary parts are compared as separate numbers.
-    a, b = (np.atleast_1d(packed(x)).astype(np.float64).ravel() for x in (got, reference))
+    a, b = (np.atleast_1d(pack_complex(x)).astype(np.float64).ravel() for x in (got, reference))
     finite = np.isfinite(b)
     same = np.array_equal(a[~finite], b[~finite], equal_nan=True) and np.isfinite(a[finite]).all()
     if not same:
@@ -154,19 +154,21 @@ class Elements:
 
     Arguments:
         judged: elements with a known tolerance.
-        either: judged elements that are right whatever rounding decides: the file and JAX may have
-            a number and an infinity or NaN.
+        rounding_decides: judged elements that are right whatever rounding decides: the file and
+            JAX may have a number and an infinity or NaN.
         open: elements that could not be judged.
     """
 
     judged: int = 0
-    either: int = 0
+    rounding_decides: int = 0
     open: int = 0
 
     def __add__(self, other: Elements) -> Elements:
         """Return the sums of both counts."""
         return Elements(
-            self.judged + other.judged, self.either + other.either, self.open + other.open
+            self.judged + other.judged,
+            self.rounding_decides + other.rounding_decides,
+            self.open + other.open,
         )
 
 
@@ -202,8 +204,8 @@ class Verdict(dict[str, Errors]):
             lines.append(f"{name}: off by at most {e.max_abs:.3g}, {e.max_rel:.3g} of the largest")
             count = self.elements[name]
             lines[-1] += f"; {count.judged:,} elements judged"
-            if count.either:
-                lines[-1] += f", {count.either:,} of them {EITHER_TEXT}"
+            if count.rounding_decides:
+                lines[-1] += f", {count.rounding_decides:,} of them {EITHER_TEXT}"
             if count.open:
                 lines[-1] += f"; {count.open:,} open, not judged: {OPEN_TEXT}"
         return "\n".join([*lines, *(f"not verified: {sentence}" for sentence in self.untaken)])

@@ -18,7 +18,7 @@ from converter.ir.op import Op
 from converter.layout import broadcast, chains, channels, norm_layout, siblings, take
 from converter.legalize import deviations
 from converter.loops import batch_loops, shorten_loops
-from converter.opsets import OLDEST
+from converter.opsets import OLDEST_OPSET
 from converter.pipeline import steps
 from converter.pipeline.settings import PassSettings
 from converter.targets.schemas import SINCE
@@ -36,7 +36,7 @@ class Pass:
         after: names of passes that must have run before.
         eliminates: operations that no longer occur after this pass or any later one.
         canonical: whether the graph is canonicalized again after a change.
-        writes: the operation that the pass emits; None if every opset has what it emits. If the
+        emits: the operation that the pass emits; None if every opset has what it emits. If the
             opset lacks the operator of the operation, the pass does not run, and the report counts
             how often a newer opset would have it.
     """
@@ -47,13 +47,13 @@ class Pass:
     after: tuple[str, ...] = ()
     eliminates: frozenset[Op] = frozenset()
     canonical: bool = False
-    writes: Op | None = None
+    emits: Op | None = None
 
     @property
     def since(self) -> int:
         """The oldest opset at which the pass runs, which is the one that added the operator it
         emits."""
-        return OLDEST if self.writes is None else SINCE[self.writes.operator]
+        return OLDEST_OPSET if self.emits is None else SINCE[self.emits.operator]
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class PassGroup:
 
     Arguments:
         passes: the passes.
-        most: largest number of repetitions.
+        max_repetitions: largest number of repetitions.
     """
 
     passes: tuple[Pass, ...]
-    most: int = 4
+    max_repetitions: int = 4
 
 
 def run_passes(
@@ -82,7 +82,7 @@ def run_passes(
         watches: functions that are called with the name of a pass and the graph after each pass. A
             repeated pass has a name such as ``canonicalize (2)``.
     """
-    silent_settings, run_counts = settings.trial(settings.version), Counter[str]()
+    silent_settings, run_counts = settings.at_opset(settings.version), Counter[str]()
 
     def run_step(step: Pass) -> bool:
         run_counts[step.name] += 1
@@ -97,7 +97,7 @@ def run_passes(
             run_step(row)
             continue
         first, *other_passes = row.passes
-        for _ in range(row.most):
+        for _ in range(row.max_repetitions):
             if not run_step(first):
                 break
             for step in other_passes:
@@ -128,11 +128,11 @@ def _note_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
     if step.since not in settings.runtime.opsets:
         return
     trial = graph.clone()
-    if step.run(trial, settings.trial(step.since)) and step.writes is not None:
-        settings.note_newer(step.since, step.writes.operator, trial.count(step.writes))
+    if step.run(trial, settings.at_opset(step.since)) and step.emits is not None:
+        settings.count_newer(step.since, step.emits.operator, trial.count(step.emits))
 
 
-def distinct() -> Iterator[Pass]:
+def distinct_passes() -> Iterator[Pass]:
     """Yield each pass of the list once, in the order of its first row."""
     rows = ((row,) if isinstance(row, Pass) else row.passes for row in PASSES)
     yield from dict.fromkeys(step for steps_of_row in rows for step in steps_of_row)
@@ -168,7 +168,7 @@ COMPLETE = Pass(
     "complete",
     "Scales and biases are fused into norms, unrotated tokens into rotary embeddings; shifts of a "
     "softmax are dropped.",
-    steps.fuse_affine,
+    steps.complete_fusions,
     after=("recognise", "recognise rms norm"),
     canonical=True,
 )
@@ -237,7 +237,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
         steps.recogniser_pass(rms_norm=layer_norm.RMS_NORM),
         after=("recognise",),
         canonical=True,
-        writes=ops.rms_norm,
+        emits=ops.rms_norm,
     ),
     COMPLETE,
     PassGroup((
@@ -263,7 +263,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
         steps.fuse_attention,
         after=("recognise", "complete"),
         canonical=True,
-        writes=ops.attention,
+        emits=ops.attention,
     ),
     PassGroup((
         Pass(
@@ -285,7 +285,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "windows",
         "Pooling gets ONNX's order of axes; out-of-bounds indices are handled as in JAX.",
-        steps.windows,
+        steps.arrange_pools_and_bounds,
         after=("operands",),
     ),
     Pass(
@@ -325,7 +325,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "contract",
         "Contractions become matrix products.",
-        steps.contract,
+        steps.contract_to_matmul,
         after=("attend", "chains"),
         eliminates=frozenset({ops.einsum}),
         canonical=True,
@@ -375,7 +375,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "deviations",
         "Operators that may differ from JAX are noted, or replaced in a strict conversion.",
-        steps.be_exact,
+        steps.handle_deviations,
         after=("split", "broadcast"),
     ),
     Pass(
@@ -393,7 +393,7 @@ PASSES: tuple[Pass | PassGroup, ...] = (
     Pass(
         "dtype fallback",
         "Operations without a kernel for their dtype are computed in another dtype.",
-        steps.use_kernels,
+        steps.apply_dtype_fallback,
         after=("quirks",),
     ),
     Pass(

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias
 from converter.errors import SpecError
 from converter.fuse.match import NearMiss
 from converter.fuse.named_calls import CALLS
-from converter.fuse.user_recognisers import NEEDS, registered_calls, structure_names
+from converter.fuse.user_recognisers import REQUIRED_STRUCTURES, registered_calls, structure_names
 from converter.ir import Node
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import AttentionLayout, Target, find_target
@@ -27,7 +27,7 @@ class PassSettings:
         fold: whether to fold scales and shifts by parameters into the weights before them.
         fuse: whether to fuse structures such as layer norm, or the names of the structures to fuse.
         target: the target, optionally with versions.
-        notes: filled with structures that were nearly fused.
+        near_misses: filled with structures that were nearly fused.
         deviations: filled with nodes that may differ from JAX, by the sentence that says when.
         newer: filled with the number of operators that a newer opset would have, by opset and name.
 
@@ -41,7 +41,7 @@ class PassSettings:
     fold: bool = True
     fuse: Fuse = True
     target: str = DEFAULT_TARGET
-    notes: list[NearMiss] = field(default_factory=list, init=False)
+    near_misses: list[NearMiss] = field(default_factory=list, init=False)
     deviations: dict[str, list[Node]] = field(default_factory=dict, init=False)
     newer: dict[int, Counter[str]] = field(default_factory=dict, init=False)
 
@@ -91,10 +91,12 @@ class PassSettings:
         """
         if isinstance(self.fuse, bool):
             return self.fuse
-        return any(name in (requested, *NEEDS.get(requested, ())) for requested in self.fuse)
+        return any(
+            name in (requested, *REQUIRED_STRUCTURES.get(requested, ())) for requested in self.fuse
+        )
 
     @property
-    def calls(self) -> frozenset[str]:
+    def kept_calls(self) -> frozenset[str]:
         """Names of functions whose calls stay nodes of the graph until recognisers have compared
         them with JAX's own function."""
         named = ((name, structure) for name, structure in CALLS.items())
@@ -102,7 +104,7 @@ class PassSettings:
             name for name, structure in (*named, *registered_calls()) if self.fuses(structure)
         )
 
-    def note_newer(self, opset: int, operator: str, count: int) -> None:
+    def count_newer(self, opset: int, operator: str, count: int) -> None:
         """Count operators that a newer opset would have.
 
         Nothing is counted if the opset is not newer than the requested one, or if the target does
@@ -119,6 +121,6 @@ class PassSettings:
         if self.version < opset and count and is_available:
             self.newer.setdefault(opset, Counter())[operator] += count
 
-    def trial(self, opset: int) -> Self:
+    def at_opset(self, opset: int) -> Self:
         """Return a copy of the settings at another opset, with empty records of its own."""
         return replace(self, opset=opset)

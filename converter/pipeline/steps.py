@@ -40,7 +40,7 @@ from converter.layout import (
 )
 from converter.legalize import bounds, deviations, dtype_fallback, support
 from converter.pipeline.settings import PassSettings
-from converter.targets.schemas import SINCE, operator
+from converter.targets.schemas import SINCE, operator_name
 from converter.weight_folding import affine_folding
 from converter.weight_folding.weight_programs import move_weights_first, weight_values
 
@@ -96,11 +96,11 @@ def recogniser_pass(
 
     def run(graph: Graph, settings: PassSettings) -> bool:
         selected = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        rules, takes = recogniser_rules(selected, settings.notes), cache(settings.takes)
+        rules, takes = recogniser_rules(selected, settings.near_misses), cache(settings.takes)
         changed = bool(selected) and sweep(graph, rules, takes)
         if changed:
             drop_dead(graph)
-        report_look_alikes(graph, selected, settings.notes, takes)
+        report_look_alikes(graph, selected, settings.near_misses, takes)
         return changed
 
     return run
@@ -115,7 +115,7 @@ fuse_blocks = recogniser_pass(
 )
 
 
-def fuse_affine(graph: Graph, settings: PassSettings) -> bool:
+def complete_fusions(graph: Graph, settings: PassSettings) -> bool:
     """Fuse scales and biases into norms, and unrotated tokens into rotary embeddings, and drop
     shifts that a softmax cancels.
 
@@ -210,7 +210,7 @@ def _note_newer_activations(
         trial = graph.clone() if spelling.spellings_in(graph, newer) else graph
         if trial is not graph and spelling.recognise_spellings(trial, table, opset):
             for op in {s.op for s in newer}:
-                settings.note_newer(opset, operator(op), trial.count(op))
+                settings.count_newer(opset, operator_name(op), trial.count(op))
 
 
 def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
@@ -228,7 +228,7 @@ def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
         changed = True
         notes.clear()
         drop_dead(graph)
-    settings.notes.extend(notes)
+    settings.near_misses.extend(notes)
     return changed
 
 
@@ -248,10 +248,10 @@ def fuse_attention(graph: Graph, settings: PassSettings) -> bool:
     """
     if not (settings.fuses("attention") and graph.count(ops.einsum)):
         return False
-    changed = _sweep_and_prune(graph, {ops.select_n: attention.as_term})
+    changed = _sweep_and_prune(graph, {ops.select_n: attention.rewrite_lowered_scores})
     fused = attention.STRICT_ATTENTION if settings.strict else attention.ATTENTION
     changed = recogniser_pass(fused)(graph, settings) or changed
-    return sweep(graph, {ops.attention: attention.share}) or changed
+    return sweep(graph, {ops.attention: attention.share_repeated_heads}) or changed
 
 
 def fuse_batch_norms(graph: Graph, settings: PassSettings) -> bool:
@@ -286,14 +286,14 @@ def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
-        is_supported = settings.takes(operator(node.op), node.out.dtype)
+        is_supported = settings.takes(operator_name(node.op), node.out.dtype)
         if is_supported:
             return None
         if node.op in ROUNDED_DIFFERENTLY:
             noting[node.op](node, editor)
         return expand_formula(node, editor)
 
-    fused = [op for op in ops.stated() if op.structure and op not in EXPANDED_LATER]
+    fused = [op for op in ops.defined_ops() if op.structure and op not in EXPANDED_LATER]
     return sweep(graph, dict.fromkeys(fused, rule))
 
 
@@ -306,18 +306,18 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
     _sweep_and_prune(graph, {ops.rotary: noting[ops.rotary]})
     for op in EXPANDED_LATER:
-        settings.note_newer(SINCE[operator(op)], operator(op), graph.count(op))
+        settings.count_newer(SINCE[operator_name(op)], operator_name(op), graph.count(op))
     supports = partial(settings.runtime.supports, opset=settings.version)
     rules: dict[Op, Rule] = {
-        ops.rotary: partial(heads.emit_rotary, has=supports),
+        ops.rotary: partial(heads.emit_rotary, takes=supports),
         ops.conv_general_dilated: partial(convolution.emit_convolution, takes=settings.takes),
-        ops.group_norm: partial(norm_layout.emit_group_norm, has=supports),
+        ops.group_norm: partial(norm_layout.emit_group_norm, takes=supports),
         **resize_layout.RULES,
     }
     _sweep_and_prune(graph, rules)
 
 
-def windows(graph: Graph, settings: PassSettings) -> None:
+def arrange_pools_and_bounds(graph: Graph, settings: PassSettings) -> None:
     """Rewrite pools to ONNX's order of axes, and indices to JAX's results outside of their bounds,
     in place.
 
@@ -342,10 +342,10 @@ def use_3d_attention(graph: Graph, settings: PassSettings) -> None:
         sweep(graph, {ops.attention: rule})
 
 
-def contract(graph: Graph, settings: PassSettings) -> bool:
+def contract_to_matmul(graph: Graph, settings: PassSettings) -> bool:
     """Replace contractions (``einsum``) by matrix products, in place. Return True if there are
     any."""
-    rule = partial(contraction.to_matrix_product, fixed=weight_values(graph))
+    rule = partial(contraction.to_matrix_product, weight_ids=weight_values(graph))
     return sweep(graph, {ops.einsum: rule})
 
 
@@ -367,7 +367,7 @@ def fold_weights(graph: Graph, settings: PassSettings) -> bool:
     return changed
 
 
-def be_exact(graph: Graph, settings: PassSettings) -> None:
+def handle_deviations(graph: Graph, settings: PassSettings) -> None:
     """Replace operators that may differ from JAX, or note them for the report, in place.
 
     A strict conversion replaces those for which there is an exact rule. All others are noted.
@@ -385,7 +385,7 @@ def avoid_quirks(graph: Graph, settings: PassSettings) -> None:
         _sweep_and_prune(graph, quirk.rules)
 
 
-def use_kernels(graph: Graph, settings: PassSettings) -> None:
+def apply_dtype_fallback(graph: Graph, settings: PassSettings) -> None:
     """Rewrite operations without a kernel for their dtype to compute in another dtype, in place."""
     _sweep_and_prune(
         graph, dtype_fallback.dtype_fallback_rules(graph, settings.version, settings.runtime)
@@ -395,8 +395,8 @@ def use_kernels(graph: Graph, settings: PassSettings) -> None:
 def support_nodes(graph: Graph, settings: PassSettings) -> None:
     """Rewrite nodes in a form that the target does not run, in place.
 
-    A node that no rule rewrites is marked with the reason (``Node.refusal``), and lowering it
-    raises an error.
+    A node that no rule rewrites is marked with the reason (``Node.refusal_reason``), and lowering
+    it raises an error.
     """
     _sweep_and_prune(graph, support.support_rules(settings.runtime, settings.version))
     support.refuse_misfits(graph, settings.runtime, settings.version)

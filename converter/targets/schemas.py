@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from converter.ir import ops
 from converter.ir.op import Op
-from converter.opsets import FUSED
+from converter.opsets import FIRST_FUSED_OPSET
 
 SINCE: Mapping[str, int] = {
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "Mish"), 18),
     "Gelu": 20,
     "GroupNormalization": 21,  # that of 18, with a scale for each group, is deprecated
-    **dict.fromkeys(("Attention", "RMSNormalization", "RotaryEmbedding"), FUSED),
+    **dict.fromkeys(("Attention", "RMSNormalization", "RotaryEmbedding"), FIRST_FUSED_OPSET),
     **dict.fromkeys(("Swish", "TensorScatter"), 24),
     **dict.fromkeys(("BitCast", "CumProd"), 26),
 }
@@ -32,7 +32,7 @@ OPERATOR_NAMES: Mapping[Op, str] = {
 }
 
 
-def operator(op: Op) -> str:
+def operator_name(op: Op) -> str:
     """Return the name of the ONNX operator that an operation of the graph is lowered to.
 
     It is the operation's ``operator``, an entry in ``OPERATOR_NAMES``, or the operation's name in

@@ -17,7 +17,7 @@ from converter.ir.dims import is_symbolic
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule
-from converter.opsets import FUSED, OPSETS
+from converter.opsets import FIRST_FUSED_OPSET, OPSETS
 from converter.targets.casts import Casts, avoid_missing_kernels
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
 from converter.targets.versions import ALL, Versions, versions
@@ -41,15 +41,16 @@ class MissingKernel:
 
     Arguments:
         conversions: the dtype to compute in, by unsupported dtype.
-        first: index of the first operand that is converted.
-        back: whether the result is converted back.
-        order: whether the order of numbers matters, so that uint64 is shifted by 2**63 into int64.
+        first_operand: index of the first operand that is converted.
+        converts_back: whether the result is converted back.
+        keeps_order: whether the order of numbers matters, so that uint64 is shifted by 2**63 into
+            int64.
     """
 
     conversions: ConversionTable
-    first: int = 0
-    back: bool = True
-    order: bool = False
+    first_operand: int = 0
+    converts_back: bool = True
+    keeps_order: bool = False
 
 
 def widen_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
@@ -104,14 +105,14 @@ class Deviation:
 
     Arguments:
         sentence: the description in the report.
-        exact: the rule that gives JAX's result, or None if there is none.
-        concerns: returns whether a node is affected.
+        exact_rule: the rule that gives JAX's result, or None if there is none.
+        affects: returns whether a node is affected.
         fails_verification: whether the difference exceeds rounding for a few ordinary numbers.
     """
 
     sentence: str
-    exact: Rule | None = None
-    concerns: Callable[[Node], bool] = lambda node: is_float(node.inputs[0].dtype)
+    exact_rule: Rule | None = None
+    affects: Callable[[Node], bool] = lambda node: is_float(node.inputs[0].dtype)
     fails_verification: bool = False
 
 
@@ -129,7 +130,7 @@ class Form:
     ranks: range = range(64)
     refuses: Callable[[Node, int], str] = lambda node, opset: ""
 
-    def misfit(self, node: Node, opset: int) -> str:
+    def find_misfit(self, node: Node, opset: int) -> str:
         """Return the reason why a node does not run at an opset, or "" if it runs."""
         x = node.inputs[0]
         if x.dtype.name not in self.dtypes:
@@ -167,14 +168,14 @@ class Lag:
     Arguments:
         versions: the versions that lack them.
         casts: by operator and unsupported dtype, the dtype to compute in instead.
-        newest: the newest opset that these versions load.
+        newest_opset: the newest opset that these versions load.
         lacks: tests for operators that these versions lack completely.
         model: rewrites the ONNX model in place where a conversion of dtypes is not enough.
     """
 
     versions: str
     casts: Casts = field(default_factory=dict)
-    newest: int = OPSETS[-1]
+    newest_opset: int = OPSETS[-1]
     lacks: tuple[OperatorTest, ...] = ()
     model: Callable[[ir.Model], None] | None = None
 
@@ -204,7 +205,7 @@ class Target:
         lags: kernels that older versions lack.
         opset: the default opset.
         opsets: the opsets that the runtime loads.
-        fixed: whether all sizes have to be static.
+        static_sizes_only: whether all sizes have to be static.
         dynamic_integers: whether integer products are as fast if the file computes their ranges at
             run time.
         forms: the supported forms of operations, where they are known.
@@ -219,9 +220,9 @@ class Target:
     versions: Versions = ALL
     oldest: str = ""
     lags: tuple[Lag, ...] = ()
-    opset: int = FUSED
+    opset: int = FIRST_FUSED_OPSET
     opsets: range = OPSETS
-    fixed: bool = False
+    static_sizes_only: bool = False
     dynamic_integers: bool = False
     forms: Mapping[Op, Form] = field(default_factory=dict)
 
@@ -241,7 +242,7 @@ class Target:
     def check_fixed_sizes(self, graph: Graph) -> None:
         """Raise `SpecError` if an input has a named dimension and the runtime takes static sizes
         only."""
-        for value in graph.inputs if self.fixed else ():
+        for value in graph.inputs if self.static_sizes_only else ():
             if names := [str(dim) for dim in value.shape if is_symbolic(dim)]:
                 raise SpecError(
                     f"{self.name} takes fixed sizes only: pass numbers for {', '.join(names)} "
@@ -321,7 +322,7 @@ class Target:
         lags = [lag for lag in self.lags if versions(lag.versions) & matching]
         # A request without versions means the versions that have the opset.
         excluded = lags if version_text else []
-        newest = min([self.opsets[-1], *(lag.newest for lag in excluded)])
+        newest = min([self.opsets[-1], *(lag.newest_opset for lag in excluded)])
         opsets = range(self.opsets[0], newest + 1)
         return replace(
             self,
@@ -343,20 +344,20 @@ LACKED_EVERYWHERE = (
 """Operators that all examined runtimes lack, or run slower than other operators."""
 
 # Tables of conversions, each from unsupported dtypes to the dtype to compute in.
-NARROW: ConversionTable = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
-UNSIGNED: ConversionTable = {"uint32": "int64", "uint64": "int64"}
-BOOL: ConversionTable = {"bool": "int32"}
-SHORT: ConversionTable = dict.fromkeys(("int16", "uint16"), "int32")
-HALF: ConversionTable = dict.fromkeys(("float16", "bfloat16"), "float32")
-FLOATS: ConversionTable = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
+NARROW_CONVERSIONS: ConversionTable = dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32")
+UNSIGNED_CONVERSIONS: ConversionTable = {"uint32": "int64", "uint64": "int64"}
+BOOL_CONVERSIONS: ConversionTable = {"bool": "int32"}
+SHORT_CONVERSIONS: ConversionTable = dict.fromkeys(("int16", "uint16"), "int32")
+HALF_CONVERSIONS: ConversionTable = dict.fromkeys(("float16", "bfloat16"), "float32")
+FLOAT_CONVERSIONS: ConversionTable = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 
 FORMULAS: Mapping[Op, MissingKernel] = {
     # These formulas have several steps, which would all round in half precision.
     **dict.fromkeys(
         (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2),
-        MissingKernel(HALF),
+        MissingKernel(HALF_CONVERSIONS),
     ),
     # The terms of these formulas cancel near the zeros of the functions.
-    **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(FLOATS)),
+    **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(FLOAT_CONVERSIONS)),
 }
 """Operations that are lowered to several operators on every target."""

@@ -25,7 +25,7 @@ from converter.ir.evaluation import (
     run_uncompiled,
 )
 from converter.loops.intervals import bound_states
-from converter.verify.sides import KINDS, Flow, SideKind, is_within_bounds, promises_in_bounds
+from converter.verify.sides import SIDE_KINDS, Flow, SideKind, is_within_bounds, promises_in_bounds
 
 MAX_ITERATIONS, MAX_STEPS = 100, 4_000
 """Limits of one evaluation. Inputs that need more loop iterations or more nodes are not used."""
@@ -92,11 +92,11 @@ class Probe:
         flow = Flow(graph)
         self._params = params or {}
         self.sides: list[Side] = []
-        self.sites: dict[int, tuple[SideKind, list[int | None]]] = {}
-        self.promises: set[int] = set()
+        self.observed_nodes: dict[int, tuple[SideKind, list[int | None]]] = {}
+        self.promising_nodes: set[int] = set()
         for node in graph.walk():
             self._add_sites(node, flow)
-        self.unread = set[int]()
+        self.unread_nodes = set[int]()
         needed = set[int]()
         self.graph = self._reduce_graph(graph, needed)
         self.graph.params = [v for v in graph.params if id(v) in needed]
@@ -107,8 +107,8 @@ class Probe:
         """Record the possible sides of a node, and whether it promises that its indices are within
         bounds."""
         if promises_in_bounds(node):
-            self.promises.add(id(node))
-        kind = KINDS.get(node.op)
+            self.promising_nodes.add(id(node))
+        kind = SIDE_KINDS.get(node.op)
         if kind is None or not kind.applies(node, flow):
             return
         texts, possible = kind.sides(node), kind.possible(node)
@@ -118,12 +118,12 @@ class Probe:
         for text, is_possible in zip(texts, possible, strict=True):
             slots.append(len(self.sides) if is_possible else None)
             self.sides += [Side(node, text)] if is_possible else []
-        self.sites[id(node)] = kind, slots
+        self.observed_nodes[id(node)] = kind, slots
 
     def _reduce_graph(self, graph: Graph, needed: set[int]) -> Graph:
         """Return the part of a graph that is needed to observe sides and promised bounds.
 
-        A node that is kept only because its sides are observed is added to ``self.unread``.
+        A node that is kept only because its sides are observed is added to ``self.unread_nodes``.
 
         Arguments:
             graph: the traced graph or a body in it.
@@ -142,11 +142,11 @@ class Probe:
                 part_node = replace(
                     node, bodies=self._reduce_bodies(node.bodies, has_read_outputs, needed)
                 )
-                if id(node) in self.sites:
-                    self.sites[id(part_node)] = self.sites[id(node)]
+                if id(node) in self.observed_nodes:
+                    self.observed_nodes[id(part_node)] = self.observed_nodes[id(node)]
             part_nodes.append(part_node)
             if not is_read:
-                self.unread.add(id(part_node))
+                self.unread_nodes.add(id(part_node))
         outputs = [v for v in graph.outputs if id(v) in needed]
         return Graph(graph.inputs, outputs, part_nodes[::-1], graph.params)
 
@@ -167,7 +167,9 @@ class Probe:
     def _holds_site(self, node: Node) -> bool:
         """Return True if a node, or a node in its bodies, has observed sides or promises bounds."""
         inner = (n for body in node.bodies.values() for n in body.walk())
-        return any(id(n) in self.sites or id(n) in self.promises for n in (node, *inner))
+        return any(
+            id(n) in self.observed_nodes or id(n) in self.promising_nodes for n in (node, *inner)
+        )
 
     def __call__(self, inputs: Sequence[Any]) -> Observation:
         """Return the sides that the program takes for one set of inputs.
@@ -214,8 +216,8 @@ class _Run:
         Raises:
             _StepLimitExceeded: more than ``MAX_STEPS`` nodes were evaluated.
         """
-        is_read = id(node) not in self._probe.unread
-        if id(node) in self._probe.sites or id(node) in self._probe.promises:
+        is_read = id(node) not in self._probe.unread_nodes
+        if id(node) in self._probe.observed_nodes or id(node) in self._probe.promising_nodes:
             self._record_sides(node, args)
         if not is_read:
             return [None] * len(node.outputs)
@@ -242,9 +244,11 @@ class _Run:
         The observation becomes invalid if the node promises that its indices are within bounds and
         they are not. ``iterations`` is the number of iterations of a loop node.
         """
-        kind, slots = self._probe.sites.get(id(node), (None, ()))
+        kind, slots = self._probe.observed_nodes.get(id(node), (None, ()))
         arrays = [np.asarray(x) for x in inputs]
-        if id(node) in self._probe.promises and not is_within_bounds(node, arrays, self._sizes):
+        if id(node) in self._probe.promising_nodes and not is_within_bounds(
+            node, arrays, self._sizes
+        ):
             self.is_valid = False
         if kind is not None:
             for slot, flag in zip(
@@ -268,13 +272,13 @@ class _Run:
         self._record_sides(node, inputs)
         bodies = list(node.bodies.values())
         results, iterations = run(bodies[int(np.clip(inputs[0], 0, len(bodies) - 1))], [])
-        unread = id(node) in self._probe.unread
+        unread = id(node) in self._probe.unread_nodes
         return [None] * len(node.outputs) if unread else results, iterations
 
     def _while(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
         """Evaluate a while loop and record its number of iterations.
 
-        The observation becomes invalid if the loop does not end within ``rules.max_turns``
+        The observation becomes invalid if the loop does not end within ``rules.max_iterations``
         iterations.
 
         Arguments:
@@ -288,7 +292,7 @@ class _Run:
         """
         iterations, state = 0, inputs
         while bool(run(node.bodies["cond"], state)[0][0]):
-            if iterations == rules.max_turns:
+            if iterations == rules.max_iterations:
                 self.is_valid = False
                 break
             state, iterations = run(node.bodies["body"], state)[0], iterations + 1

@@ -17,7 +17,7 @@ from converter.frontend.diagnostics import RAISED
 from converter.frontend.interface import Interface
 from converter.frontend.trace import trace
 from converter.ir import Graph
-from converter.ir.complex_pairs import packed
+from converter.ir.complex_pairs import pack_complex
 from converter.model.results import Export
 from converter.model.verdict import (
     Difference,
@@ -28,11 +28,11 @@ from converter.model.verdict import (
     compare,
     larger_errors,
 )
-from converter.verify.elements import Judge, Judgement, first
-from converter.verify.noise import Noise, has_resampling
+from converter.verify.elements import Judge, Judgement, first_position
+from converter.verify.noise import PerturbedEvaluation, has_resampling
 from converter.verify.samples import DISTRIBUTIONS, check_inputs_allowed
 from converter.verify.sessions import Model, run_sample, sessions
-from converter.verify.steering import BASIC_SEEDS, Coverage, coverage_of, steered_samples
+from converter.verify.steering import BASIC_SEEDS, Coverage, draw_steered_samples, measure_coverage
 
 MAX_WRONG_SAMPLES = 4
 """Samples with wrong elements after which a level of optimization is not run on further samples.
@@ -93,7 +93,7 @@ def check(
             with _translate_evaluation_errors(case.judge.name, case.judge.inputs):
                 comparisons = case.compare_run(actual)
             _record_comparisons(comparisons, case, level, verdict)
-            wrong_samples += any(comparison.judgement.wrong.any() for comparison in comparisons)
+            wrong_samples += any(comparison.judgement.is_wrong.any() for comparison in comparisons)
             if wrong_samples == MAX_WRONG_SAMPLES:
                 break
     if not verdict.passed:
@@ -136,12 +136,12 @@ def draw_cases(
             check_inputs_allowed(model.graph, drawn[0][1])
         traced, noise = _trace_reference(model, call, drawn[0][1])
         params = noise.params if noise is not None else None
-        coverage = coverage_of(traced, params, [drawn[0][1]])
+        coverage = measure_coverage(traced, params, [drawn[0][1]])
     elif isinstance(model, Export):
         traced, noise = _trace_reference(model, call, [])
         params = noise.params if noise is not None else None
         assert traced is not None
-        drawn, coverage = steered_samples(
+        drawn, coverage = draw_steered_samples(
             model.graph, traced, params, seed, allows_extra=not model.report.fails_verification
         )
         if len(drawn) > BASIC_SEEDS and any(node.bodies for node in traced.nodes):
@@ -278,7 +278,7 @@ class Case:
         if not (self.last_comparisons and all(same)):
             self.last_comparisons = self._compare_outputs(actual)
             if any(
-                comparison.judgement.wrong.any() or comparison.judgement.open.any()
+                comparison.judgement.is_wrong.any() or comparison.judgement.is_open.any()
                 for comparison in self.last_comparisons
             ):
                 self.expected = self.evaluate_again()
@@ -306,9 +306,11 @@ class Case:
         errors = compare(actual, expected)  # raises for another shape or dtype
         judgement, packed_expected = (
             self.judge.judge(output_index, actual, expected),
-            packed(expected),
+            pack_complex(expected),
         )
-        is_accepted = judgement.either | (judgement.open & (output in self.accepted_outputs))
+        is_accepted = judgement.rounding_decides | (
+            judgement.is_open & (output in self.accepted_outputs)
+        )
         if is_accepted.any():
             errors = compare(np.where(is_accepted, packed_expected, actual), packed_expected)
         return OutputComparison(output, actual, packed_expected, errors, judgement)
@@ -329,15 +331,15 @@ def _record_comparisons(
     for comparison in comparisons:
         name, judgement, sample = comparison.output, comparison.judgement, case.judge.name
         verdict[name] = larger_errors(verdict.get(name), comparison.errors)
-        open_count = int(judgement.open.sum())
+        open_count = int(judgement.is_open.sum())
         counts = Elements(
-            comparison.actual.size - open_count, int(judgement.either.sum()), open_count
+            comparison.actual.size - open_count, int(judgement.rounding_decides.sum()), open_count
         )
         verdict.elements[name] = verdict.elements.get(name, Elements()) + counts
-        masks = [(judgement.wrong, False)]
-        masks += [(judgement.open, True)] if name not in case.accepted_outputs else []
+        masks = [(judgement.is_wrong, False)]
+        masks += [(judgement.is_open, True)] if name not in case.accepted_outputs else []
         for mask, is_open in masks:
-            for position in first(mask):
+            for position in first_position(mask):
                 pair = str(comparison.actual[position]), str(comparison.expected[position])
                 difference = Difference(
                     sample, level, name, position, *pair, is_open, case.judge.inputs
@@ -365,7 +367,7 @@ def _to_jax_precision(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def _trace_reference(
     model: Model, fn: Callable[..., Any], inputs: Sequence[Any]
-) -> tuple[Graph | None, Noise | None]:
+) -> tuple[Graph | None, PerturbedEvaluation | None]:
     """Return the traced graph that a model is compared with, and the estimate of its rounding
     errors.
 
@@ -383,7 +385,7 @@ def _trace_reference(
         if not has_all_values:
             return traced, None
         retrace_calls = model.retrace if has_resampling(model.graph) else None
-        return traced, Noise(traced.clone, retrace_calls)
+        return traced, PerturbedEvaluation(traced.clone, retrace_calls)
     specs = [x if is_key(x) else np.asarray(x) for x in inputs]
     try:
         traced = trace(fn, specs)
@@ -393,4 +395,6 @@ def _trace_reference(
     is_constant = not any(id(v) in uses for v in traced.inputs)
     if is_constant:
         return traced, None
-    return traced, Noise(traced.clone, lambda calls: trace(fn, specs, calls=calls))
+    return traced, PerturbedEvaluation(
+        traced.clone, lambda calls: trace(fn, specs, kept_calls=calls)
+    )

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.errors import ConverterError
-from converter.frontend.array_forms import graph_numbers, is_key, key_numbers
+from converter.frontend.array_forms import is_key, key_numbers, to_graph_array
 from converter.frontend.diagnostics import RAISED
-from converter.ir.complex_pairs import is_complex, packed, real_dtype
+from converter.ir.complex_pairs import is_complex, pack_complex, real_dtype
 from converter.ir.dtypes import is_float
 from converter.jax_versions import enable_x64
-from converter.verify.noise import Exact, Noise
+from converter.verify.noise import PerturbedEvaluation, UnperturbedResult
 
 ROUNDING_UNITS = 16
 """Units in the last place that an element may differ by in any graph. Among operations that ONNX
@@ -45,18 +45,18 @@ class Judgement:
     An element that is in none of the masks is within the tolerance.
 
     Arguments:
-        wrong: elements whose difference rounding does not explain.
-        open: elements whose difference rounding could explain, without evidence that it does.
-        either: right elements for which rounding decides between a number and infinity or NaN, or
-            between two infinities. The file and JAX may have different ones.
+        is_wrong: elements whose difference rounding does not explain.
+        is_open: elements whose difference rounding could explain, without evidence that it does.
+        rounding_decides: right elements for which rounding decides between a number and infinity or
+            NaN, or between two infinities. The file and JAX may have different ones.
     """
 
-    wrong: np.ndarray
-    open: np.ndarray
-    either: np.ndarray
+    is_wrong: np.ndarray
+    is_open: np.ndarray
+    rounding_decides: np.ndarray
 
 
-def first(mask: np.ndarray) -> list[tuple[int, ...]]:
+def first_position(mask: np.ndarray) -> list[tuple[int, ...]]:
     """Return the position of the first true element of a mask as a list of one, or an empty list if
     none is true."""
     return [tuple(map(int, position)) for position in np.argwhere(mask)[:1]]
@@ -77,13 +77,13 @@ class Judge:
 
     def __init__(
         self,
-        noise: Noise | None,
+        noise: PerturbedEvaluation | None,
         inputs: Sequence[Any],
         name: str = "",
         function: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name
-        self.inputs = [np.asarray(graph_numbers(x)) for x in inputs]
+        self.inputs = [np.asarray(to_graph_array(x)) for x in inputs]
         self._original_inputs = list(inputs)
         self._noise = noise
         self._function = function
@@ -104,7 +104,7 @@ class Judge:
                 last axis. Both may differ by the tolerance of the larger one.
             expected: the array of JAX.
         """
-        difference = _absolute_difference(actual, packed(expected))
+        difference = _absolute_difference(actual, pack_complex(expected))
         rounding = _rounding_error(expected)
         no_element = np.zeros(difference.shape, bool)
         if self._noise is None:  # a rounding of the largest element, for all
@@ -138,14 +138,14 @@ class Judge:
             unexplained: mask of the elements to judge.
             tolerance: largest difference of each element that rounding explains.
         """
-        wrong, is_open, either = (np.zeros(unexplained.shape, bool) for _ in range(3))
+        wrong, is_open, rounding_decides = (np.zeros(unexplained.shape, bool) for _ in range(3))
         runs = [np.asarray(self.run(i)[output_index]) for i in range(MAX_PERTURBED_RUNS + 1)]
         evaluations = np.stack([result[unexplained] for result in runs])
-        pair = np.asarray(actual)[unexplained], np.asarray(packed(expected))[unexplained]
+        pair = np.asarray(actual)[unexplained], np.asarray(pack_complex(expected))[unexplained]
         if expected.dtype.kind in "biu":
             possible = [_is_perturbed_integer(numbers, evaluations) for numbers in pair]
             wrong[unexplained] = ~(possible[0] & possible[1])
-            return Judgement(wrong, is_open, either)
+            return Judgement(wrong, is_open, rounding_decides)
         truth, limits = None, tolerance[unexplained]
         if self._float64_outputs is not None:
             truth = self._float64_outputs[output_index][unexplained]
@@ -154,8 +154,8 @@ class Judge:
             rows = _row_rounding_error(expected, self._float64_outputs[output_index])[unexplained]
             limits = np.where(is_never_finite, np.maximum(limits, rows), limits)
         judged = _classify_unexplained(*pair, evaluations, truth, limits)
-        wrong[unexplained], is_open[unexplained], either[unexplained] = judged
-        return Judgement(wrong, is_open, either)
+        wrong[unexplained], is_open[unexplained], rounding_decides[unexplained] = judged
+        return Judgement(wrong, is_open, rounding_decides)
 
     def _perturbation_spread(
         self, run_index: int, output_index: int, expected: np.ndarray
@@ -197,7 +197,7 @@ class Judge:
         return self._evaluations[run_index]
 
     @cached_property
-    def _unperturbed(self) -> Exact:
+    def _unperturbed(self) -> UnperturbedResult:
         """The results of the graph without perturbations."""
         assert self._noise is not None
         return self._noise.evaluate_exact(self.inputs)
@@ -216,7 +216,9 @@ class Judge:
                 results = self._function(
                     *jax.device_put([_to_float64_input(x) for x in self._original_inputs])
                 )
-                leaves = [packed(np.asarray(key_numbers(x))) for x in jax.tree.leaves(results)]
+                leaves = [
+                    pack_complex(np.asarray(key_numbers(x))) for x in jax.tree.leaves(results)
+                ]
         except (*RAISED, ConverterError):
             return None
         shapes = [np.shape(y) for y in self.run(0)]
@@ -235,7 +237,7 @@ def _row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
     A matrix factorization has errors relative to its largest numbers, also in its small elements. A
     vector has the difference of each element alone.
     """
-    difference = _absolute_difference(packed(expected), truth)
+    difference = _absolute_difference(pack_complex(expected), truth)
     difference = np.where(np.isfinite(difference), difference, 0.0)
     return SPREAD_FACTOR * (
         difference.max(-1, keepdims=True) + 0 * difference if difference.ndim > 1 else difference
@@ -421,7 +423,7 @@ def _rounding_error(expected: np.ndarray) -> np.ndarray:
     if is_complex(expected.dtype):
         with np.errstate(over="ignore"):
             size = np.abs(expected).astype(real_dtype(expected.dtype))
-        return np.maximum(_rounding_error(packed(expected)), _rounding_error(size)[..., None])
+        return np.maximum(_rounding_error(pack_complex(expected)), _rounding_error(size)[..., None])
     info, size = jnp.finfo(expected.dtype), np.abs(_to_float64(expected))
     size = np.where(np.isfinite(size), size, 0.0)
     return ROUNDING_UNITS * (

@@ -27,7 +27,7 @@ from jax import lax
 
 from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
-from converter.frontend.array_forms import HeldFunction
+from converter.frontend.array_forms import PairFunction
 from converter.ir import Graph, Node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import (
@@ -76,7 +76,7 @@ def _computes_sampling_positions(node: Node) -> bool:
     return linear or node.op is ops.grid_sample
 
 
-class Exact(NamedTuple):
+class UnperturbedResult(NamedTuple):
     """Results of one evaluation of a graph without perturbations.
 
     Arguments:
@@ -92,7 +92,7 @@ class Exact(NamedTuple):
     resampled_outputs: list[np.ndarray] | None
 
 
-class Noise:
+class PerturbedEvaluation:
     """Evaluations of a graph with random rounding errors in every step, for any number of inputs.
 
     Arguments:
@@ -168,7 +168,7 @@ class Noise:
         return jax.jit(run) if has_loops else run
 
     @cached_property
-    def _resampling_noise(self) -> "Noise | None":
+    def _resampling_noise(self) -> "PerturbedEvaluation | None":
         """Evaluations of the graph in which sampling positions are computed by the formulas of
         ONNX's operators.
 
@@ -178,16 +178,16 @@ class Noise:
         if self._retrace_calls is None:
             return None
         settings = PassSettings(target="standard")
-        graph = self._retrace_calls(settings.calls)
+        graph = self._retrace_calls(settings.kept_calls)
         name_calls(graph, settings)
         canonicalize(graph)
         fuse_resampling(graph, settings)
         if not has_resampling(graph):
             return None
         sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), expand_formula))
-        return Noise(lambda: graph)
+        return PerturbedEvaluation(lambda: graph)
 
-    def evaluate_exact(self, args: Sequence[Any]) -> Exact:
+    def evaluate_exact(self, args: Sequence[Any]) -> UnperturbedResult:
         """Return the outputs for the inputs ``args`` without perturbations.
 
         The limit of iterations in the result is ``ITERATION_FACTOR`` times the iterations of the
@@ -200,10 +200,10 @@ class Noise:
             if self._resampling_noise is None
             else self._resampling_noise._evaluate(args, 0, max_iterations)[0]
         )
-        return Exact(outputs, max_iterations, sampled)
+        return UnperturbedResult(outputs, max_iterations, sampled)
 
     def evaluate_perturbed(
-        self, args: Sequence[Any], seed: int, exact: Exact
+        self, args: Sequence[Any], seed: int, exact: UnperturbedResult
     ) -> list[np.ndarray] | None:
         """Return the outputs for the inputs ``args`` with random rounding errors.
 
@@ -272,7 +272,7 @@ class _Perturber:
             sizes: sizes of the named dimensions.
         """
         results = self._perturb_node(node, args, sizes)
-        is_open = node.op.any_zero or node.op.rounding is Rounding.FUNCTION
+        is_open = node.op.zero_sign_is_open or node.op.rounding is Rounding.FUNCTION
         return [self._randomize_zero_signs(y) for y in results] if is_open else results
 
     def _perturb_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
@@ -291,7 +291,7 @@ class _Perturber:
         if rounding is Rounding.NONE:
             return self._run_node(node, args, sizes)
         args = [self._to_array(x) for x in args]
-        if node.op.divides and isinstance(node.meaning, HeldFunction):
+        if node.op.divides and isinstance(node.meaning, PairFunction):
             # The sign of a zero decides which infinity a division gives.
             args = [self._randomize_zero_signs(x) for x in args]
         if node.op.linear is Linear.SEPARATELY and is_float(node.out.dtype):
@@ -432,7 +432,7 @@ class _Perturber:
         It runs in numpy, without compilation, where numpy has the operation and takes the operands
         unchanged. Otherwise it runs in JAX.
         """
-        eager = self._np is np and not isinstance(node.meaning, HeldFunction)
+        eager = self._np is np and not isinstance(node.meaning, PairFunction)
         return (run_uncompiled if eager else run_node)(node, args, sizes)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
@@ -528,7 +528,7 @@ class _Perturber:
         """
         if not is_float(value.dtype):
             return value
-        parts = 2 if isinstance(node.meaning, HeldFunction) else 1  # real and imaginary
+        parts = 2 if isinstance(node.meaning, PairFunction) else 1  # real and imaginary
         magnitudes = self._np.where(self._np.isfinite(value), abs(value), 0)
         if parts > 1:
             magnitudes = magnitudes.max(-1)

@@ -9,7 +9,7 @@ from converter.errors import CheckError
 from converter.ir import Graph, Value, dims, named_sizes
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import peak_memory
-from converter.verify.whole_numbers import whole_numbers
+from converter.verify.allowed_integers import allowed_integers
 
 Draw: TypeAlias = Callable[[tuple[int, ...], np.dtype, np.random.Generator], np.ndarray]
 
@@ -85,7 +85,7 @@ class Sampler:
 
     def __init__(self, graph: Graph, evaluated: Graph | None = None) -> None:
         self.values = graph.inputs
-        self.whole_numbers = whole_numbers(graph)
+        self.allowed_integers = allowed_integers(graph)
         self._evaluated = evaluated or graph
         self._sizes: dict[str, dict[str, int]] = {}
 
@@ -128,7 +128,7 @@ class Sampler:
         """
         sizes, draw = self.sizes(kind), (DISTRIBUTIONS | EXTRA_DISTRIBUTIONS)[distribution]
         drawn = draw_inputs(self.values, sizes, draw, seed)
-        pairs = zip(drawn, self.whole_numbers, strict=True)
+        pairs = zip(drawn, self.allowed_integers, strict=True)
         return [limits.constrain(x, sizes) for x, limits in pairs]
 
 

@@ -17,11 +17,11 @@ import onnx_ir as ir
 from onnx_ir.serde import SerdeError
 
 from converter.errors import CheckError
-from converter.ir.complex_pairs import packed
+from converter.ir.complex_pairs import pack_complex
 from converter.model.results import Export
-from converter.model.streaming import INLINE, with_external
+from converter.model.streaming import MAX_INLINE_BYTES, with_external
 from converter.model.verdict import LEVELS, Level
-from converter.opsets import too_old
+from converter.opsets import warning_if_too_old
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -78,7 +78,7 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     if len(names) != len(inputs):
         raise CheckError(f"the model takes {len(names)} inputs, received {len(inputs)}")
     feeds: Mapping[str, Any] = {
-        n: _to_ort_value(packed(a)) for n, a in zip(names, inputs, strict=True)
+        n: _to_ort_value(pack_complex(a)) for n, a in zip(names, inputs, strict=True)
     }
     outputs = ort_session.run_with_ort_values(None, feeds, _silent_run_options())
     return {o.name: _to_numpy(v) for o, v in zip(ort_session.get_outputs(), outputs, strict=True)}
@@ -215,7 +215,7 @@ def session(
 
     if isinstance(model, ort.InferenceSession):
         return model
-    if version_problem := too_old(ort.__version__):
+    if version_problem := warning_if_too_old(ort.__version__):
         raise CheckError(version_problem)
     options = ort.SessionOptions()
     options.log_severity_level = 3
@@ -285,7 +285,9 @@ def _share_tensors_in_memory(
     """
     constants = ((name, value.const_value) for name, value in model.graph.initializers.items())
     tensors = ((name, tensor) for name, tensor in constants if tensor is not None)
-    external = {name: t for name, t in tensors if t.nbytes > INLINE and t.dtype in SHAREABLE_TYPES}
+    external = {
+        name: t for name, t in tensors if t.nbytes > MAX_INLINE_BYTES and t.dtype in SHAREABLE_TYPES
+    }
     shared_values = {
         name: _ort_value(tensor.numpy(), tensor.dtype) for name, tensor in external.items()
     }
@@ -332,12 +334,12 @@ def _map_tensor_files(
 
 
 def _embed_small_tensors(model: ir.Model) -> None:
-    """Move external tensors of at most ``INLINE`` bytes into the model, in place.
+    """Move external tensors of at most ``MAX_INLINE_BYTES`` bytes into the model, in place.
 
     ONNX Runtime has to know shapes and axes when it loads the model.
     """
     for name, tensor in list(_external_tensors(model)):
-        if tensor.nbytes <= INLINE:
+        if tensor.nbytes <= MAX_INLINE_BYTES:
             embedded = ir.Tensor(tensor.numpy().copy(), dtype=tensor.dtype, name=name)
             model.graph.initializers[name].const_value = embedded
 

@@ -14,7 +14,7 @@ from converter.ir import Graph, Node, Value, dims, named_sizes, ops
 from converter.ir.dims import Dim
 from converter.ir.op import Op
 from converter.ir.ranges import Range, known_range
-from converter.ir.windows import indexed_axes
+from converter.ir.windows import find_indexed_axes
 
 Flags = list[Any]
 """One Boolean scalar for each side of a node."""
@@ -154,7 +154,7 @@ def _branch_texts(node: Node) -> list[str]:
     ``{line}`` stands for the source line.
     """
     count = len(node.bodies)
-    conversion = node.inputs[0].made_by(ops.convert_element_type)
+    conversion = node.inputs[0].producer_if(ops.convert_element_type)
     if count == 2 and conversion is not None and conversion.inputs[0].dtype == np.bool_:
         return [
             f"the {truth} branch of the cond at {{line}} did not run" for truth in ("false", "true")
@@ -177,7 +177,7 @@ def _taken_branches(node: Node, inputs: Sequence[Any], _iterations: Any, _sizes:
     return [index == i for i in range(len(node.bodies))]
 
 
-LOOP_ITERATIONS = (
+LOOP_TEXTS = (
     "the loop at {line} was never left before its first turn",
     "the loop at {line} never took exactly one turn",
     "the loop at {line} never took more than one turn",
@@ -267,7 +267,7 @@ def _known_truth(value: Value) -> bool | None:
     None if ``value`` is no comparison by order, if the ranges of the operands overlap, or if an
     operand may be NaN.
     """
-    node = value.made_by(ops.lt, ops.le, ops.gt, ops.ge)
+    node = value.producer_if(ops.lt, ops.le, ops.gt, ops.ge)
     if node is None:
         return None
     a, b = (_index_range(v) for v in node.inputs)
@@ -288,7 +288,7 @@ def _taken_choices(node: Node, inputs: Sequence[Any], _iterations: Any, _sizes: 
     return [(selector == i).any() for i in range(len(inputs) - 1)]
 
 
-CLAMPED = (
+CLAMP_TEXTS = (
     "no index of the clamp at {line} was below its range",
     "no index of the clamp at {line} was within its range",
     "no index of the clamp at {line} was above its range",
@@ -308,7 +308,7 @@ def _taken_clamps(_node: Node, inputs: Sequence[Any], _iterations: Any, _sizes: 
     return [(x < low).any(), ((low <= x) & (x <= high)).any(), (x > high).any()]
 
 
-EXTREMES = (
+EXTREME_TEXTS = (
     "the first operand of the maximum or minimum of indices at {line} was never the larger",
     "the second operand of the maximum or minimum of indices at {line} was never the larger",
 )
@@ -328,7 +328,7 @@ def _taken_extremes(_node: Node, inputs: Sequence[Any], _iterations: Any, _sizes
     return [(x > y).any(), (y > x).any()]
 
 
-OUT_OF_BOUNDS = (
+BOUND_TEXTS = (
     "no index at {line} was before the start of its axis",
     "no index at {line} was behind the end of its axis",
 )
@@ -342,7 +342,7 @@ def _index_limits(node: Node) -> tuple[list[Value], list[Dim]]:
     slice.
     """
     if node.op in VECTOR_INDEXED_OPS:
-        return [node.inputs[1]], indexed_axes(node).limits
+        return [node.inputs[1]], find_indexed_axes(node).limits
     first = 1 if node.op is ops.dynamic_slice else 2
     window = node.params["slice_sizes"] if first == 1 else node.inputs[1].shape
     sizes = zip(node.inputs[0].shape, window, strict=True)
@@ -354,7 +354,7 @@ def _possible_bounds(node: Node) -> list[bool]:
     valid value."""
     indices, limits = _index_limits(node)
     if node.op in VECTOR_INDEXED_OPS:
-        parts = indices[0].made_by(ops.concatenate)
+        parts = indices[0].producer_if(ops.concatenate)
         is_split = parts is not None and len(parts.inputs) == len(limits)
         indices = parts.inputs if parts is not None and is_split else indices * len(limits)
     pairs = [(_index_range(v), limit) for v, limit in zip(indices, limits, strict=True)]
@@ -421,21 +421,21 @@ def _may_leave_bounds(node: Node, flow: Flow) -> bool:
 
 
 _LOOP = SideKind(
-    lambda node: LOOP_ITERATIONS,
+    lambda node: LOOP_TEXTS,
     lambda node: (True, True, True),
     lambda node, inputs, iterations, sizes: [iterations == 0, iterations == 1, iterations > 1],
     _condition_depends_on_input,
 )
 _INDEX_BOUNDS = SideKind(
-    lambda node: OUT_OF_BOUNDS, _possible_bounds, _taken_bounds, _may_leave_bounds, min_sides=1
+    lambda node: BOUND_TEXTS, _possible_bounds, _taken_bounds, _may_leave_bounds, min_sides=1
 )
-_EXTREME = SideKind(lambda node: EXTREMES, _possible_extremes, _taken_extremes, _is_index)
+_EXTREME = SideKind(lambda node: EXTREME_TEXTS, _possible_extremes, _taken_extremes, _is_index)
 
-KINDS: Mapping[Op, SideKind] = {
+SIDE_KINDS: Mapping[Op, SideKind] = {
     ops.cond: SideKind(_branch_texts, _possible_branches, _taken_branches, _index_depends_on_input),
     ops.while_: _LOOP,
     ops.select_n: SideKind(_choice_texts, _possible_choices, _taken_choices, _is_index),
-    ops.clamp: SideKind(lambda node: CLAMPED, _possible_clamps, _taken_clamps, _is_index),
+    ops.clamp: SideKind(lambda node: CLAMP_TEXTS, _possible_clamps, _taken_clamps, _is_index),
     **dict.fromkeys((ops.max, ops.min), _EXTREME),
     **dict.fromkeys(
         (ops.gather, ops.dynamic_slice, ops.dynamic_update_slice, *ops.SCATTERS), _INDEX_BOUNDS
@@ -450,4 +450,4 @@ def may_have_sides(graph: Graph) -> bool:
 
     ``take`` counts too, since gathers are lowered to it.
     """
-    return any(node.op in KINDS or node.op is ops.take for node in graph.walk())
+    return any(node.op in SIDE_KINDS or node.op is ops.take for node in graph.walk())

@@ -21,9 +21,9 @@ import numpy as np
 from converter.frontend.trace import source_line
 from converter.ir import Graph, Node, dims, named_sizes, ops
 from converter.ir.dtypes import is_float
+from converter.verify.allowed_integers import AllowedIntegers, allowed_integers
 from converter.verify.branches import Probe, Side
 from converter.verify.samples import EXTRA_DISTRIBUTIONS, Sampler, basic_samples
-from converter.verify.whole_numbers import WholeNumbers, whole_numbers
 
 MIN_SAMPLES = 32
 """Number of samples of a small function."""
@@ -74,7 +74,7 @@ class Coverage:
         return list(dict.fromkeys(sentences))
 
 
-def steered_samples(
+def draw_steered_samples(
     graph: Graph,
     traced: Graph,
     params: Mapping[str, Any] | None,
@@ -113,14 +113,14 @@ def steered_samples(
             else []
         )
         return drawn, Coverage(tried=len(drawn))
-    search = _Search(probe, sampler.whole_numbers, drawn, seed)
+    search = _Search(probe, sampler.allowed_integers, drawn, seed)
     if is_small_function:
         search.add(_extra_samples(sampler, seed))
     search.run()
     return search.samples(is_small_function), search.coverage()
 
 
-def steered_inputs(
+def steer_inputs(
     traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays]
 ) -> list[Arrays]:
     """Return the inputs, with some of them changed so that they take further sides of the program.
@@ -136,12 +136,12 @@ def steered_inputs(
     if not probe.sides:
         return list(inputs)
     named = [(str(i), arrays) for i, arrays in enumerate(inputs)]
-    search = _Search(probe, whole_numbers(traced), named, seed=0)
+    search = _Search(probe, allowed_integers(traced), named, seed=0)
     search.run()
     return [arrays for _, arrays in search.samples(False)[: len(inputs)]]
 
 
-def coverage_of(
+def measure_coverage(
     traced: Graph | None, params: Mapping[str, Any] | None, inputs: Iterable[Sequence[Any]]
 ) -> Coverage:
     """Return which sides of a traced graph the given inputs take.
@@ -255,7 +255,7 @@ class _Search:
     def __init__(
         self,
         probe: Probe,
-        limits: Sequence[WholeNumbers],
+        limits: Sequence[AllowedIntegers],
         drawn: Sequence[tuple[str, Arrays]],
         seed: int,
     ) -> None:
@@ -263,7 +263,7 @@ class _Search:
         self.tried = 0
         self._probe = probe
         self._rng = np.random.default_rng(seed)
-        self._mutation = Mutation(limits, constants(probe), self._rng)
+        self._mutation = Mutation(limits, program_constants(probe), self._rng)
         self._compared = np.zeros(0, bool)
         self._steps = 0
         self._drawn = [_Candidate(name, arrays, self._observe(arrays)) for name, arrays in drawn]
@@ -398,7 +398,7 @@ class _Search:
 # -------------------------------------------------------------------------------------- mutations
 
 
-def constants(probe: Probe) -> np.ndarray:
+def program_constants(probe: Probe) -> np.ndarray:
     """Return the numbers that occur in the observed part of a graph as constants, and some common
     ones.
 
@@ -427,12 +427,12 @@ class Mutation:
     """Random mutation of inputs.
 
     Arguments:
-        whole_numbers: for each input, the integers that it may have.
+        allowed_integers: for each input, the integers that it may have.
         constants: numbers that mutations write, together with numbers close to them.
         rng: source of the random numbers.
     """
 
-    whole_numbers: Sequence[WholeNumbers]
+    allowed_integers: Sequence[AllowedIntegers]
     constants: np.ndarray
     rng: np.random.Generator
 
@@ -474,7 +474,7 @@ class Mutation:
         is_selected[self.rng.integers(len(arrays))] = True
         results = []
         for x, y, limits, is_changed in zip(
-            arrays, other_arrays, self.whole_numbers, is_selected, strict=True
+            arrays, other_arrays, self.allowed_integers, is_selected, strict=True
         ):
             if mixes and is_float(x.dtype):
                 changed = (x + (y - x) * x.dtype.type(share)).astype(x.dtype)
@@ -486,7 +486,7 @@ class Mutation:
         return results
 
     def _mutate_array(
-        self, x: np.ndarray, limits: WholeNumbers, sizes: named_sizes.Sizes, progress: float
+        self, x: np.ndarray, limits: AllowedIntegers, sizes: named_sizes.Sizes, progress: float
     ) -> np.ndarray:
         """Return an array that is changed at random.
 
@@ -554,7 +554,7 @@ class Mutation:
         return np.where(self.rng.random(x.shape) < share, other, x)
 
     def _bound_integers(
-        self, x: np.ndarray, limits: WholeNumbers, sizes: named_sizes.Sizes
+        self, x: np.ndarray, limits: AllowedIntegers, sizes: named_sizes.Sizes
     ) -> np.ndarray:
         """Return integers within their limits, most of the time.
 

@@ -8,15 +8,15 @@ import jax
 import numpy as np
 
 from converter.errors import CheckError
-from converter.frontend.array_forms import graph_numbers
+from converter.frontend.array_forms import to_graph_array
 from converter.ir import Graph
 from converter.ir.complex_pairs import is_complex, unpack_complex
 from converter.ir.evaluation import evaluate
 from converter.ir.op import Op
 from converter.model.verdict import OPEN_TEXT
-from converter.pipeline.passes import distinct
-from converter.verify.elements import Judge, first
-from converter.verify.noise import Noise
+from converter.pipeline.passes import distinct_passes
+from converter.verify.elements import Judge, first_position
+from converter.verify.noise import PerturbedEvaluation
 from converter.verify.sessions import run_sample, sessions
 
 EVALUATION_ERRORS = (AssertionError, IndexError, KeyError, TypeError, ValueError)
@@ -49,7 +49,7 @@ class StepChangedError(CheckError):
         super().__init__(str(self.change))
 
 
-class Watch:
+class PassChecker:
     """Observer of a conversion that checks after each pass that no result changed by more than its
     rounding error.
 
@@ -72,7 +72,7 @@ class Watch:
         samples: Sequence[tuple[str, Sequence[Any]]],
         function: Callable[..., Any],
     ) -> None:
-        noise = Noise(retrace, retrace)
+        noise = PerturbedEvaluation(retrace, retrace)
         self._params = noise.params
         self._function = function
         self._judges = [Judge(noise, inputs, name, function) for name, inputs in samples]
@@ -85,7 +85,7 @@ class Watch:
             StepChangedError: an eliminated operation is back, the graph cannot be evaluated, or a
                 result changed by more than its rounding error.
         """
-        for step in distinct():
+        for step in distinct_passes():
             self._eliminated |= step.eliminates if step.name == name else frozenset()
         reintroduced = sorted(
             {node.op.name for node in graph.walk() if node.op in self._eliminated}
@@ -102,14 +102,14 @@ class Watch:
                 raise StepChangedError(name, description) from error
             _check_unchanged(judge, name, results)
 
-    def trace(self) -> None:
+    def check_trace(self) -> None:
         """Raise `StepChangedError` if the traced graph does not compute the results of the
         function."""
         for judge in self._judges:
             results = self._function(*jax.device_put(judge.inputs))
             _check_unchanged(judge, "trace", jax.tree.leaves(results))
 
-    def file(self, model: Any) -> None:
+    def check_file(self, model: Any) -> None:
         """Raise `StepChangedError` if the written model computes other results at any optimization
         level of ONNX Runtime."""
         for level, live_session in sessions(model):
@@ -132,13 +132,13 @@ def _check_unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
         expected_pairs = (
             unpack_complex(expected, np.ndim(result)) if is_complex(result.dtype) else expected
         )
-        actual = np.asarray(graph_numbers(result))
+        actual = np.asarray(to_graph_array(result))
         if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
             actual_type, expected_type = (f"{x.dtype}{x.shape}" for x in (actual, expected))
             raise StepChangedError(step, f"output {i} is {actual_type}, not {expected_type}")
         judgement = judge.judge(i, actual, np.asarray(expected_pairs))
-        for position in first(judgement.wrong) or first(judgement.open):
+        for position in first_position(judgement.is_wrong) or first_position(judgement.is_open):
             numbers = f"{actual[position]}, not {expected[position]}"
             location = f"output {i} at {list(position)}"
-            suffix = f"; it is open: {OPEN_TEXT}" if judgement.open[position] else ""
+            suffix = f"; it is open: {OPEN_TEXT}" if judgement.is_open[position] else ""
             raise StepChangedError(step, f"{location} is {numbers}, on {judge.name} inputs{suffix}")

@@ -18,14 +18,14 @@ from collections.abc import Sequence
 
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import CEILING, size_in_bytes
+from converter.ir.evaluation import MAX_GROWTH_BYTES, size_in_bytes
 from converter.ir.moves import shortened_axis
 from converter.ir.op import Op
 from converter.ir.origins import sources
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
 from converter.weight_folding import linearity
-from converter.weight_folding.linearity import CONVOLUTIONS, SCALING_RULES, LinearPart
+from converter.weight_folding.linearity import CONVOLUTIONS, SCALING_RULES, ScaledOperand
 
 MAX_FOLD_DEPTH = 12
 """Number of operations through which a factor is moved."""
@@ -48,12 +48,12 @@ def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]
             are added.
         fold: False if weights must not be changed. A convolution without a bias may still get one.
     """
-    affine = WeightAffine(graph, weights, fold)
+    affine = FoldingRules(graph, weights, fold)
     shifts, scales = (ops.add, ops.sub), (ops.mul, ops.div)
     return {**dict.fromkeys(shifts, affine.shift), **dict.fromkeys(scales, affine.scale)}
 
 
-class WeightAffine:
+class FoldingRules:
     """Rules that fold scales and shifts into weights, with the readers of each value of a graph.
 
     Arguments:
@@ -97,13 +97,15 @@ class WeightAffine:
                     ops.factor, [aligned], aligned.shape, aligned.dtype, factor_sizes
                 )
                 parts = (
-                    self._find_scaled_parts(LinearPart(node, index, factor), editor, MAX_FOLD_DEPTH)
+                    self._find_scaled_parts(
+                        ScaledOperand(node, index, factor), editor, MAX_FOLD_DEPTH
+                    )
                     or []
                 )
                 # Multiplying only constants gains little: (x * 2) * 3.
                 is_useful = any(scalar(part.value) is None for part in parts)
-                is_finite = is_useful and linearity.keeps_finite(other, divides)
-                if is_finite and all(linearity.may_be_scaled(part.value) for part in parts):
+                is_finite = is_useful and linearity.is_safe_factor(other, divides)
+                if is_finite and all(linearity.is_scalable_weight(part.value) for part in parts):
                     return self._remove_node(node, index, node.op, parts, editor)
         return None
 
@@ -120,7 +122,7 @@ class WeightAffine:
             if self._is_known(other):
                 term = _broadcast_to_rank(other, node.out, editor)
                 if change := self._find_shifted_part(
-                    LinearPart(node, index, term), node.op, editor
+                    ScaledOperand(node, index, term), node.op, editor
                 ):
                     part, op = change
                     return self._remove_node(node, index, op, [part], editor)
@@ -129,8 +131,8 @@ class WeightAffine:
     # --------------------------------------------------------------------------------- the search
 
     def _find_scaled_parts(
-        self, part: LinearPart, editor: Editor, depth: int
-    ) -> list[LinearPart] | None:
+        self, part: ScaledOperand, editor: Editor, depth: int
+    ) -> list[ScaledOperand] | None:
         """Return the weights that have to be multiplied in place of an operand, with their factors.
 
         Arguments:
@@ -155,8 +157,8 @@ class WeightAffine:
         return None
 
     def _find_shifted_part(
-        self, part: LinearPart, op: Op, editor: Editor
-    ) -> tuple[LinearPart, Op] | None:
+        self, part: ScaledOperand, op: Op, editor: Editor
+    ) -> tuple[ScaledOperand, Op] | None:
         """Return the bias that a term can be folded into, with the operation to apply to it.
 
         The operation is ``op`` or its opposite, for a bias that is subtracted. A convolution
@@ -179,15 +181,17 @@ class WeightAffine:
         if inner.op in CONVOLUTIONS:
             vector = linearity.channel_vector(inner, part.other, editor)
             can_merge = len(inner.inputs) == 2 or self._may_merge(inner.inputs[2], part.other)
-            return (LinearPart(inner, 2, vector), op) if vector is not None and can_merge else None
+            return (
+                (ScaledOperand(inner, 2, vector), op) if vector is not None and can_merge else None
+            )
         for index, bias in enumerate(inner.inputs) if inner.op in OPPOSITE else ():
             if self._may_merge(bias, part.other) and _covers(bias, part.other):
                 new_op = op if inner.op is ops.add or index == 0 else OPPOSITE[op]
-                change = LinearPart(inner, index, part.other)
+                change = ScaledOperand(inner, index, part.other)
                 return (change, new_op) if self._may_change(change) else None
         return None
 
-    def _only_producer(self, part: LinearPart) -> Node | None:
+    def _only_producer(self, part: ScaledOperand) -> Node | None:
         """Return the node that computes an operand.
 
         None if the operand is read elsewhere too, except by slices that do not overlap. None also
@@ -199,7 +203,7 @@ class WeightAffine:
         if inner is None or self._graphs.get(id(inner)) is not self._graphs[id(node)]:
             return None
         readers = self._readers.get(id(value), [])
-        keeps_shape = dims.same_shape(
+        keeps_shape = dims.is_same_shape(
             value.shape, dims.broadcast([value.shape, part.other.shape]) or ()
         )
         return (
@@ -235,7 +239,7 @@ class WeightAffine:
         numbers = scalar(bias) is not None or scalar(term) is not None
         return self._is_fixed(bias) and not numbers
 
-    def _may_change(self, part: LinearPart) -> bool:
+    def _may_change(self, part: ScaledOperand) -> bool:
         """Return True if an operand may be changed without a second large copy of it in the file.
 
         It may if no other node reads it, or if it is at most 1 MiB and not the weight of a product
@@ -245,12 +249,12 @@ class WeightAffine:
         if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
             return True
         matrix = part.node.op in (ops.matmul, *CONVOLUTIONS)
-        return not matrix and size_in_bytes(part.value) <= CEILING
+        return not matrix and size_in_bytes(part.value) <= MAX_GROWTH_BYTES
 
     # -------------------------------------------------------------------------------- the changes
 
     def _remove_node(
-        self, node: Node, index: int, op: Op, parts: Sequence[LinearPart], editor: Editor
+        self, node: Node, index: int, op: Op, parts: Sequence[ScaledOperand], editor: Editor
     ) -> Value | None:
         """Return the operand that replaces a node, after changing its weights.
 
@@ -266,7 +270,7 @@ class WeightAffine:
             changed then.
         """
         value = node.inputs[index]
-        if not dims.same_shape(value.shape, node.out.shape) or value.dtype != node.out.dtype:
+        if not dims.is_same_shape(value.shape, node.out.shape) or value.dtype != node.out.dtype:
             return None
         for part in parts:
             self._apply(part, op, editor)
@@ -274,7 +278,7 @@ class WeightAffine:
         editor.uses[id(value)] -= 1  # the removed node no longer reads it
         return value
 
-    def _apply(self, part: LinearPart, op: Op, editor: Editor) -> None:
+    def _apply(self, part: ScaledOperand, op: Op, editor: Editor) -> None:
         """Replace an operand of a node by the result of ``op`` on the operand and its factor or
         term, in place.
 
@@ -291,7 +295,7 @@ class WeightAffine:
         changed = self._emit_weight(op, [value, part.other], editor)
         if _gives_rank(part):  # a bias keeps the shape of a vector
             first = next(
-                (i for i, d in enumerate(changed.shape) if not dims.same(d, 1)), changed.rank
+                (i for i, d in enumerate(changed.shape) if not dims.is_same_dim(d, 1)), changed.rank
             )
             changed = editor.reshape(changed, changed.shape[first:])
             self._weights.add(id(changed))
@@ -308,7 +312,7 @@ class WeightAffine:
         return value
 
 
-def _gives_rank(part: LinearPart) -> bool:
+def _gives_rank(part: ScaledOperand) -> bool:
     """Return True if another operand of the same node has all axes of the result.
 
     The changed operand may then have fewer axes: a bias stays a vector.
@@ -323,7 +327,7 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
 
     Axes along which it is constant have size one.
     """
-    inner = value.made_by(ops.broadcast_in_dim)
+    inner = value.producer_if(ops.broadcast_in_dim)
     source = value if inner is None else inner.inputs[0]
     shape = range(value.rank) if inner is None else inner.params["broadcast_dimensions"]
     axes = [axis + out.rank - value.rank for axis in shape]
@@ -333,8 +337,8 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
 def _covers(bias: Value, term: Value) -> bool:
     """Return True if a bias keeps its shape when a term is added, apart from axes of size one."""
     shape = dims.broadcast([bias.shape, term.shape])
-    sizes = [[d for d in s or () if not dims.same(d, 1)] for s in (bias.shape, shape)]
-    return shape is not None and dims.same_shape(*sizes)
+    sizes = [[d for d in s or () if not dims.is_same_dim(d, 1)] for s in (bias.shape, shape)]
+    return shape is not None and dims.is_same_shape(*sizes)
 
 
 def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:

@@ -13,17 +13,17 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.ir import Node, Value, const, dims, make_node, ops
-from converter.ir.axes import along
-from converter.ir.evaluation import bound
+from converter.ir.axes import view_of
+from converter.ir.evaluation import bound_array
 from converter.ir.formulas import LARGEST_SCALE
-from converter.ir.moves import above, shortened_axis, write
+from converter.ir.moves import emit_view, shortened_axis, view_of_operand
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, inverse_order
 from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
-class LinearPart:
+class ScaledOperand:
     """Operand of a node, with the value that it is multiplied with or added to.
 
     Arguments:
@@ -42,7 +42,7 @@ class LinearPart:
         return self.node.inputs[self.index]
 
 
-ScaledOperands: TypeAlias = list[LinearPart]
+ScaledOperands: TypeAlias = list[ScaledOperand]
 """Operands that all have to be multiplied."""
 
 
@@ -55,13 +55,15 @@ def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperand
     """
     (value,) = node.inputs
     if not _varying_axes(factor):
-        return [[LinearPart(node, 0, editor.reshape(factor, (1,) * value.rank))]]
-    inverse = above(along(_inverse_view(node).out))
+        return [[ScaledOperand(node, 0, editor.reshape(factor, (1,) * value.rank))]]
+    inverse = view_of_operand(view_of(_inverse_view(node).out))
     if inverse is None:
         return []
-    view = inverse.onto(factor, range(factor.rank))
-    shape = view.bare(value.shape)
-    return [[LinearPart(node, 0, write(editor, view, shape))]] if dims.all_static(shape) else []
+    view = inverse.rebase(factor, range(factor.rank))
+    shape = view.unbroadcast_shape(value.shape)
+    return (
+        [[ScaledOperand(node, 0, emit_view(editor, view, shape))]] if dims.all_static(shape) else []
+    )
 
 
 def _inverse_view(node: Node) -> Node:
@@ -91,7 +93,7 @@ def _scale_slice(node: Node, factor: Value, editor: Editor) -> list[ScaledOperan
     one = const(np.ones((1,) * factor.rank, factor.dtype))
     sizes = start, stop - start, node.inputs[0].shape[axis] - stop
     parts = [spread(v, n) for v, n in zip((one, factor, one), sizes, strict=True) if n]
-    return [[LinearPart(node, 0, editor.concatenate(parts, axis))]]
+    return [[ScaledOperand(node, 0, editor.concatenate(parts, axis))]]
 
 
 def _scale_concatenate(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
@@ -101,7 +103,7 @@ def _scale_concatenate(node: Node, factor: Value, editor: Editor) -> list[Scaled
     the concatenation.
     """
     differs = node.params["dimension"] in _varying_axes(factor)
-    return [] if differs else [[LinearPart(node, i, factor) for i in range(len(node.inputs))]]
+    return [] if differs else [[ScaledOperand(node, i, factor) for i in range(len(node.inputs))]]
 
 
 def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
@@ -110,7 +112,7 @@ def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOpera
     The list has one choice for each operand.
     """
     return [
-        [LinearPart(node, i, _drop_leading_ones(factor, v, editor))]
+        [ScaledOperand(node, i, _drop_leading_ones(factor, v, editor))]
         for i, v in enumerate(node.inputs)
     ]
 
@@ -135,7 +137,7 @@ def _drop_leading_ones(factor: Value, operand: Value, editor: Editor) -> Value:
     It is returned unchanged if one of these axes has another size than one.
     """
     surplus = factor.rank - operand.rank
-    ones = all(dims.same(d, 1) for d in factor.shape[:surplus])
+    ones = all(dims.is_same_dim(d, 1) for d in factor.shape[:surplus])
     return editor.reshape(factor, factor.shape[surplus:]) if surplus > 0 and ones else factor
 
 
@@ -150,7 +152,7 @@ def _scale_matmul(node: Node, factor: Value, editor: Editor) -> list[ScaledOpera
         result_axes = _axes_in_result(node, index)
         if set(_varying_axes(factor)) <= {axis for axis in result_axes if axis is not None}:
             shape = tuple(1 if axis is None else factor.shape[axis] for axis in result_axes)
-            choices.append([LinearPart(node, index, editor.reshape(factor, shape))])
+            choices.append([ScaledOperand(node, index, editor.reshape(factor, shape))])
     return choices
 
 
@@ -167,7 +169,7 @@ def _axes_in_result(node: Node, index: int) -> list[int | None]:
         return [None]
     count, batch = operand.rank - 2, out.rank - sum(matrices)
     axes: list[int | None] = [
-        axis if dims.same(operand.shape[i], out.shape[axis]) else None
+        axis if dims.is_same_dim(operand.shape[i], out.shape[axis]) else None
         for i, axis in enumerate(range(batch - count, batch))
     ]
     return [*axes, batch, None] if index == 0 else [*axes, None, out.rank - 1]
@@ -190,9 +192,9 @@ def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[Scaled
         return []
     size = factor.shape[1]
     by_channel = tuple(size if i == axis else 1 for i in range(weight.rank))
-    parts = [LinearPart(node, 1, editor.reshape(factor, by_channel))]
+    parts = [ScaledOperand(node, 1, editor.reshape(factor, by_channel))]
     if len(node.inputs) > 2:
-        parts.append(LinearPart(node, 2, editor.reshape(factor, (size,))))
+        parts.append(ScaledOperand(node, 2, editor.reshape(factor, (size,))))
     return [parts]
 
 
@@ -206,7 +208,7 @@ def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
 
 def _varying_axes(factor: Value) -> list[int]:
     """Return the axes along which a factor may vary: those of another size than one."""
-    return [i for i, d in enumerate(factor.shape) if not dims.same(d, 1)]
+    return [i for i, d in enumerate(factor.shape) if not dims.is_same_dim(d, 1)]
 
 
 SCALING_RULES: dict[Op, Callable[[Node, Value, Editor], Sequence[ScaledOperands]]] = {
@@ -261,7 +263,7 @@ def sizes_of_factor(divides: bool) -> dict[str, float]:
 WEIGHT_SIZES = {"least": 0.0, "most": MAX_SCALED_WEIGHT}
 
 
-def keeps_finite(value: Value, divides: bool) -> bool:
+def is_safe_factor(value: Value, divides: bool) -> bool:
     """Return True if a factor or divisor can make no finite number infinite.
 
     If its numbers are known, they must have an allowed size. If they are not, a factor is accepted,
@@ -272,7 +274,7 @@ def keeps_finite(value: Value, divides: bool) -> bool:
     return (not divides or _is_kept_from_zero(value)) if within is None else within
 
 
-def may_be_scaled(weights: Value) -> bool:
+def is_scalable_weight(weights: Value) -> bool:
     """Return True if weights are small enough to be multiplied with a factor, or have no numbers
     yet."""
     within = _is_within(weights, **WEIGHT_SIZES)
@@ -284,7 +286,7 @@ def _is_within(value: Value, least: float, most: float) -> bool | None:
 
     None if the numbers are not known.
     """
-    numbers = bound(value)
+    numbers = bound_array(value)
     if numbers is None:
         return None
     sizes = np.abs(numbers)

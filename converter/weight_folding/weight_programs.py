@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
-from converter.canonicalize import all_outputs, boundary, computable
+from converter.canonicalize import all_outputs, find_computable, values_read_outside
 from converter.ir import Graph, Value, const
-from converter.ir.evaluation import CEILING, compute, size_in_bytes
+from converter.ir.evaluation import MAX_GROWTH_BYTES, compute_array, size_in_bytes
 from converter.ir.names import Names
 from converter.ir.origins import nodes_to_compute, sources
 from converter.ir.rewrite import drop_dead
@@ -16,7 +16,7 @@ MAX_NAMES = 4
 
 def weight_values(graph: Graph) -> set[int]:
     """Return the ids of the values of a graph that depend only on parameters and constants."""
-    return {id(v) for v in graph.params} | computable(graph, ("const", "param"))
+    return {id(v) for v in graph.params} | find_computable(graph, ("const", "param"))
 
 
 def move_weights_first(graph: Graph) -> None:
@@ -44,10 +44,10 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     parameter which no other node reads keeps the name of that parameter.
     """
     weights = weight_values(graph)
-    kept_ids = {id(v) for v in boundary(graph, weights) if v.kind == "param"}
+    kept_ids = {id(v) for v in values_read_outside(graph, weights) if v.kind == "param"}
     table: dict[int, Value] = {}
     copies: dict[int, Value] = {}
-    queue = list(boundary(graph, weights))
+    queue = list(values_read_outside(graph, weights))
     visited: set[int] = set()
     while queue:
         value = queue.pop()
@@ -55,14 +55,18 @@ def hoist_weight_programs(graph: Graph) -> Graph:
             continue
         visited.add(id(value))
         leaves = sources(value)
-        is_larger = size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + CEILING
+        is_larger = (
+            size_in_bytes(value) > sum(map(size_in_bytes, leaves.values())) + MAX_GROWTH_BYTES
+        )
         if is_larger or _only_moves_kept(value, leaves, kept_ids):
             queue.extend(value.node.inputs)
-        elif size_in_bytes(value) > CEILING or any(v.kind == "param" for v in leaves.values()):
+        elif size_in_bytes(value) > MAX_GROWTH_BYTES or any(
+            v.kind == "param" for v in leaves.values()
+        ):
             program = copy_program(value, copies)
             table[id(value)] = Value(value.shape, value.dtype, "param", value.name, program=program)
         else:
-            table[id(value)] = const(compute(value, lambda v: v.const), value.dtype)
+            table[id(value)] = const(compute_array(value, lambda v: v.const), value.dtype)
     graph.replace_operands(lambda v: table.get(id(v), v))
     drop_dead(graph)
     used = {id(v): v for n in graph.walk() for v in n.inputs if v.kind == "param"}

@@ -64,7 +64,7 @@ class Chain:
         for atoms in before:
             self.atoms += [[self.rng.choice((1, 3, B))] for _ in range(self.rng.choice((0, 0, 1)))]
             places.append(len(self.atoms))
-            grows = dims.same(dims.size_product(atoms), 1) and self.rng.random() < 0.5
+            grows = dims.is_same_dim(dims.size_product(atoms), 1) and self.rng.random() < 0.5
             self.atoms.append([4] if grows else atoms)
         self.add(ops.broadcast_in_dim, shape=self.shape, broadcast_dimensions=tuple(places))
 
@@ -119,10 +119,10 @@ def chains(choices):
 
 def seen(chain):
     """The last value as a view of each of those before it, as far as it is one."""
-    view = axes.along(chain.values[-1])
+    view = axes.view_of(chain.values[-1])
     while view is not None:
         yield view
-        view = moves.above(view)
+        view = moves.view_of_operand(view)
 
 
 @pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
@@ -135,13 +135,13 @@ def test_a_view_is_what_numpy_gives(choices):
             base = computed(chain, view.base, x)
             assert np.array_equal(taken(view, base, wanted.shape), wanted)
             if view.is_writable():
-                again = moves.write(chain.editor, view, chain.values[-1].shape)
+                again = moves.emit_view(chain.editor, view, chain.values[-1].shape)
                 assert np.array_equal(computed(chain, again, x), wanted)
                 written += 1
             for axis, size in enumerate(chain.shape):
                 parts = ((0, size // 2), (size // 2, size)) if dims.is_static(size) else ()
                 for start, stop in parts:
-                    part = view.cut(axis, start, stop - start)
+                    part = view.slice_axis(axis, start, stop - start)
                     if part is not None and stop > start:
                         lines = np.take(wanted, range(start, stop), axis)
                         assert np.array_equal(taken(part, base, lines.shape), lines)

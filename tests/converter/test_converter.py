@@ -216,9 +216,9 @@ def test_dropout_and_known_keys_leave_no_trace():
 
 
 def test_passes_stand_in_an_order_that_they_agree_with():
-    names = [step.name for step in passes.distinct()]
+    names = [step.name for step in passes.distinct_passes()]
     assert len(set(names)) == len(names)
-    for place, step in enumerate(passes.distinct()):
+    for place, step in enumerate(passes.distinct_passes()):
         assert step.purpose.endswith(".")
         for other in step.after:
             assert other in names[:place], f"{step.name} wants {other} before it"

@@ -75,7 +75,7 @@ FAMILIES = [
     Family("Vssd", lambda: models.Vssd(img_size=64, **HEADS, key=KEY), SQUARE,
            {"Attention": 1, "LayerNormalization": 12, "InstanceNormalization": 5, "Gelu": 4}),
 ]  # fmt: skip
-ACTIVATIONS = {op.operator for op in ops.stated() if op.elementwise} - {"Gelu", ""}
+ACTIVATIONS = {op.operator for op in ops.defined_ops() if op.elementwise} - {"Gelu", ""}
 """What is one operator wherever it stands."""
 
 EARLY = {"LayerNormalization", "InstanceNormalization", "Resize"}

@@ -7,12 +7,12 @@ import pytest
 import converter
 from converter.fuse.user_recognisers import structure_names
 from converter.ir import ops
-from converter.targets.schemas import operator
+from converter.targets.schemas import operator_name
 from tests.converter.test_made_up_targets import FUSED, X
 
 THREE = ("Attention", "RotaryEmbedding", "RMSNormalization")
 attention, rotary, rms_norm = (FUSED[written] for written in THREE)
-ALL = {op.structure: operator(op) for op in ops.stated() if operator(op) in FUSED}
+ALL = {op.structure: operator_name(op) for op in ops.defined_ops() if operator_name(op) in FUSED}
 STRUCTURES = {name: written for name, written in ALL.items() if name}
 COMMON = ("Softmax", "Clip")
 """What is written like a single operation of JAX's too, or is part of others."""

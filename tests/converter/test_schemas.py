@@ -19,7 +19,7 @@ QUOTED = re.findall(
     "".join(p.read_text() for p in (Path(converter.__file__).parent / "lower").glob("*.py")),
 )
 STANDARD = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
-WRITTEN = {*QUOTED, *(op.operator for op in ops.stated())} & STANDARD
+WRITTEN = {*QUOTED, *(op.operator for op in ops.defined_ops())} & STANDARD
 
 
 def takes_bfloat16(operator: str, opset: int) -> bool | None:

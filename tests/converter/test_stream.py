@@ -110,11 +110,11 @@ def layouts():
 def test_pieces_are_the_bytes_in_order(name, size, monkeypatch):
     monkeypatch.setattr(laying, "PIECE_BYTES", size)
     array = layouts()[name]
-    assert b"".join(laying.pieces(array)) == array.tobytes()
+    assert b"".join(laying.byte_pieces(array)) == array.tobytes()
 
 
 def test_pieces_of_a_transposed_matrix_are_small():
-    found = [len(piece) for piece in laying.pieces(np.zeros((1000, 5000), np.float32).T)]
+    found = [len(piece) for piece in laying.byte_pieces(np.zeros((1000, 5000), np.float32).T)]
     assert sum(found) == 4 * 1000 * 5000 and max(found) <= laying.PIECE_BYTES
 
 

@@ -11,10 +11,10 @@ from jax.interpreters import ad, batching, mlir
 
 import converter
 from converter.frontend.array_forms import DRAWING_PRIMITIVES, IDENTITY_PRIMITIVES
-from converter.frontend.calls import CALLS, REPLACEMENTS, is_users
+from converter.frontend.calls import CALLS, REPLACEMENTS, is_user_primitive
 from converter.frontend.inline import CONTROL_FLOW, DROPPED_PRIMITIVES, HINTS
-from converter.frontend.refused import REFUSED
-from converter.ir.ops import stated
+from converter.frontend.refused import REFUSAL_REASONS
+from converter.ir.ops import defined_ops
 from tests.conformance import Case, assert_exports
 from tests.programs.ways import WRAPS, wrapped
 
@@ -54,11 +54,11 @@ TABLES = (
     REPLACEMENTS,
     DROPPED_PRIMITIVES,
     CONTROL_FLOW,
-    REFUSED,
+    REFUSAL_REASONS,
     IDENTITY_PRIMITIVES,
     DRAWING_PRIMITIVES,
 )
-TAKEN = sorted({op.name for op in stated()}.union(*TABLES))
+TAKEN = sorted({op.name for op in defined_ops()}.union(*TABLES))
 TAKEN.remove("call_exported")
 """Every name that the converter knows, but one by which JAX itself knows its own."""
 
@@ -78,8 +78,8 @@ def test_names_that_are_taken(every):
 
 def test_jax_and_equinox_own_theirs():
     for name, value in vars(primitives).items():
-        assert not (isinstance(value, Primitive) and is_users(value)), name
-    assert is_users(users("sin"))
+        assert not (isinstance(value, Primitive) and is_user_primitive(value)), name
+    assert is_user_primitive(users("sin"))
 
 
 def test_parameters_called_like_hints_reach_a_rule():

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 
 import converter
-from converter.opsets import OLDEST_RUNTIME, is_older, too_old
+from converter.opsets import OLDEST_RUNTIME, is_older, warning_if_too_old
 from converter.targets import find_target
 from converter.targets.casts import inferred_dtypes
 from converter.targets.onnxruntime.lags import LAGS, replace_cosines
@@ -156,7 +156,9 @@ def test_versions_are_compared_by_number():
     assert (
         is_older("1.9.1", "1.23") and is_older("1.22.1", "1.23") and not is_older("1.23.0", "1.23")
     )
-    assert not too_old(OLDEST_RUNTIME) and "1.22.1 is installed" in too_old("1.22.1")
+    assert not warning_if_too_old(OLDEST_RUNTIME) and "1.22.1 is installed" in warning_if_too_old(
+        "1.22.1"
+    )
 
 
 def test_old_runtimes_are_refused_in_a_sentence(monkeypatch):

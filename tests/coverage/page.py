@@ -3,7 +3,7 @@
 import jax
 
 from converter.errors import UnsupportedError
-from converter.frontend.refused import REFUSED
+from converter.frontend.refused import REFUSAL_REASONS
 from tests.converter.harness.refused import REMAINING
 from tests.converter.harness.table import DTYPES
 from tests.coverage.primitives import opsets, primitives, ways
@@ -111,7 +111,7 @@ def _at(use: Use, opset: int) -> str:
 def _refusals(names: set[str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for name in sorted(names):
-        by_reason.setdefault(REFUSED[name], []).append(f"`{name}`")
+        by_reason.setdefault(REFUSAL_REASONS[name], []).append(f"`{name}`")
     rows = [f"| {why} | {', '.join(found)} |" for why, found in sorted(by_reason.items())]
     return "\n".join(["| reason | primitives |", "|---|---|", *rows]) + "\n"
 

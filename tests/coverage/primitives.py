@@ -14,7 +14,7 @@ from converter.decompositions.registered import BUILTIN_EXPANSIONS
 from converter.frontend import array_forms
 from converter.frontend.calls import CALLS, REPLACEMENTS
 from converter.frontend.inline import CONTROL_FLOW, DROPPED_PRIMITIVES
-from converter.frontend.refused import REFUSED
+from converter.frontend.refused import REFUSAL_REASONS
 from converter.ir import ops
 from converter.ir.op import Linear
 from converter.layout import pooling
@@ -65,7 +65,7 @@ def _held(module: ModuleType) -> Iterator[str]:
 
 
 ARRANGED = frozenset().union(
-    *(step.eliminates for step in passes.distinct()),
+    *(step.eliminates for step in passes.distinct_passes()),
     pooling.pooling_rules(17, False, find_target(DEFAULT_TARGET)),
 )
 """Primitives that the passes bring into another form before the lowering."""
@@ -73,11 +73,11 @@ ARRANGED = frozenset().union(
 
 def ways() -> Mapping[str, str]:
     """By primitive, what becomes of it. Later rows go before earlier ones."""
-    linear = {op.name for op in ops.stated() if op.linear is not Linear.NOT}
+    linear = {op.name for op in ops.defined_ops() if op.linear is not Linear.NOT}
     whole = {name for name, found in BUILTIN_EXPANSIONS.items() if found.of_complex}
-    of_complex = {*registry_of_complex.MEANINGS, *linear, *whole}
+    of_complex = {*registry_of_complex.COMPLEX_RULES, *linear, *whole}
     return {
-        **dict.fromkeys(REFUSED, "refused"),
+        **dict.fromkeys(REFUSAL_REASONS, "refused"),
         **dict.fromkeys(of_complex, "of both parts, by themselves"),
         **dict.fromkeys(DROPPED_PRIMITIVES, "left out, with a warning"),
         **dict.fromkeys(

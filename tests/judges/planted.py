@@ -12,7 +12,7 @@ import onnxruntime as ort
 
 import converter
 from converter.errors import ConverterError
-from converter.ir.complex_pairs import packed
+from converter.ir.complex_pairs import pack_complex
 from converter.verify.checking import Case as JudgedCase
 from converter.verify.checking import OutputComparison, draw_cases
 from converter.verify.sessions import run
@@ -132,17 +132,17 @@ def _results(live: ort.InferenceSession, case: JudgedCase) -> list[OutputCompari
 
 
 def _is_blamed(results: Iterable[OutputComparison]) -> bool:
-    return any((each.judgement.wrong | each.judgement.open).any() for each in results)
+    return any((each.judgement.is_wrong | each.judgement.is_open).any() for each in results)
 
 
 def _in_outputs(case: JudgedCase) -> Iterator[tuple[str, bool, bool]]:
     for index, leaf in enumerate(case.expected):
-        right = np.asarray(packed(leaf))
+        right = np.asarray(pack_complex(leaf))
         for kind, fault in OUTPUT_FAULTS.items():
             rng = np.random.default_rng(index)
             if right.size and (wrong := fault(right, rng)) is not None:
                 judgement = case.judge.judge(index, wrong, np.asarray(leaf))
-                found = bool((judgement.wrong | judgement.open).any())
+                found = bool((judgement.is_wrong | judgement.is_open).any())
                 yield kind, _differs(case, index, wrong, right), found
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import converter
 import zoo
-from converter.frontend.array_forms import graph_numbers
+from converter.frontend.array_forms import to_graph_array
 from tests.conformance import JUDGES, Case, assert_close, inputs, results
 from tests.judges.evaluator import evaluate
 from tests.judges.habits import Arrays, Runtime
@@ -187,7 +187,7 @@ def test_programs(case: Case, opset: int, judges, request):
     name, arrays = request.node.callspec.id, inputs(case.specs)
     with jax.enable_x64(case.x64):
         model, wanted = case.export(opset).model, results(case, arrays)
-        given = [graph_numbers(array) for array in arrays]
+        given = [to_graph_array(array) for array in arrays]
     for judge_name, judge in judges.items():
         if DIFFERS[judge_name](model):
             continue

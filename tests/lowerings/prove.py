@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from converter.api.conversion import finish
+from converter.api.conversion import build_export
 from converter.canonicalize import ELIMINATED_OPS, RULES
 from converter.errors import UnsupportedError
 from converter.ir import Graph, Value, dims, make_node, ops
@@ -22,7 +22,7 @@ from converter.model.verdict import Level
 from converter.opsets import OPSETS
 from converter.pipeline import passes
 from converter.pipeline.settings import PassSettings
-from converter.targets.schemas import operator
+from converter.targets.schemas import operator_name
 from converter.verify.sessions import run, session
 from tests.conformance import NEWEST
 from tests.converter.test_edges import units
@@ -167,7 +167,7 @@ def graph_of(drawn: Drawn, made: Sequence[Expr | Applied]) -> Graph:
 def _has_empty(graph: Graph) -> bool:
     """Whether a value has no elements: operations on such are canonicalized away."""
     values = (v for node in graph.walk() for v in (*node.inputs, *node.outputs))
-    return any(dims.same(size, 0) for v in values for size in v.shape)
+    return any(dims.is_same_dim(size, 0) for v in values for size in v.shape)
 
 
 def prepare(graph: Graph, way: Way, settings: PassSettings) -> None:
@@ -176,7 +176,7 @@ def prepare(graph: Graph, way: Way, settings: PassSettings) -> None:
         passes.run_passes(graph, settings)
         return
     forms = {op: rule for op, rule in RULES.items() if op in ELIMINATED_OPS or op in SPELLED}
-    rows = [row for row in passes.distinct() if row.name in NEEDED]
+    rows = [row for row in passes.distinct_passes() if row.name in NEEDED]
     for row in rows:
         row.run(graph, settings)
         for _ in range(2):
@@ -211,7 +211,7 @@ def call(fn: Callable[[], Any]) -> Any:
 def _are_taken(graph: Graph, settings: PassSettings) -> bool:
     """Whether the target has the operators of all composites, which are spelled out otherwise."""
     composites = [node for node in graph.walk() if node.op.structure]
-    return all(settings.takes(operator(node.op), node.out.dtype) for node in composites)
+    return all(settings.takes(operator_name(node.op), node.out.dtype) for node in composites)
 
 
 def is_right(
@@ -229,7 +229,7 @@ def is_right(
     try:
         prepare(graph, way, settings)
         found = rules_of(graph, way.opset)
-        export = watch(partial(finish, graph, settings, lambda: old))
+        export = watch(partial(build_export, graph, settings, lambda: old))
     except UnsupportedError as error:
         assert case.refusal and case.refusal in str(error), f"{error}\n{text}"
         return True

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from converter.ir.complex_pairs import packed
+from converter.ir.complex_pairs import pack_complex
 from converter.opsets import OLDEST_RUNTIME, is_older
 from converter.targets import find_target
 from tests.conformance import RUNS, TOLERANCE, inputs, results
@@ -63,8 +63,8 @@ def test_programs(subject, version, tmp_path):
             continue
         with jax.enable_x64(case.x64):
             given = inputs(case.specs)
-            wanted = [packed(np.asarray(array)) for array in results(case, given)]
-            arrays = [packed(np.asarray(array)) for array in given]
+            wanted = [pack_complex(np.asarray(array)) for array in results(case, given)]
+            arrays = [pack_complex(np.asarray(array)) for array in given]
             kinds = {array.dtype.kind for array in (*arrays, *wanted)}
             if not kinds <= set("biuf"):  # numpy has no eight or four bits of its own
                 continue

@@ -10,7 +10,7 @@ import pytest
 
 import converter
 from converter.decompositions.registered import BUILTIN_EXPANSIONS
-from converter.frontend.refused import REFUSED
+from converter.frontend.refused import REFUSAL_REASONS
 from tests.conformance import (
     RUNS,
     SAMPLES,
@@ -163,7 +163,7 @@ def test_every_way(name: str, way: str):
         pytest.skip("JAX itself: an axis of numpy's integers is no axis")
     case = WAYS[way](PLAIN[name])
     compiled = jax.jit(case.fn)
-    may_be_refused = held(case, compiled) & REFUSED.keys() or (name, way) in NOT_WRITTEN
+    may_be_refused = held(case, compiled) & REFUSAL_REASONS.keys() or (name, way) in NOT_WRITTEN
     try:
         export = case.export()
     except converter.UnsupportedError as error:

@@ -341,7 +341,7 @@ def padded_pool(d: Drawn) -> Expr:
 
 
 def contracted(graph: Graph) -> bool:
-    rule = partial(contraction.to_matrix_product, fixed=weight_values(graph))
+    rule = partial(contraction.to_matrix_product, weight_ids=weight_values(graph))
     return swept({ops.einsum: rule})(graph)
 
 

@@ -23,7 +23,7 @@ from tests.rules.prove import Case, Draw
 
 LAX: dict[Op, Callable[..., Any]] = {
     op: getattr(lax, name)
-    for op in ops.stated()
+    for op in ops.defined_ops()
     for name in (op.name, f"bitwise_{op.name}")
     if op.elementwise and callable(getattr(lax, name, None))
 } | {

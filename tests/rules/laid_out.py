@@ -179,7 +179,7 @@ CASES: dict[str, Case] = {
     **{
         f"layout.heads.emit_rotary{' plain' * (not has)}": Case(
             ROTARY,
-            swept({ops.rotary: partial(heads.emit_rotary, has=lambda *_, has=has: has)}),
+            swept({ops.rotary: partial(heads.emit_rotary, takes=lambda *_, has=has: has)}),
             prepare=[until("operands")],
             units=16,
         )
@@ -197,7 +197,9 @@ CASES: dict[str, Case] = {
     **{
         f"layout.norm_layout.emit_group_norm {has}": Case(
             grouped(False),
-            swept({ops.group_norm: partial(norm_layout.emit_group_norm, has=lambda *_, h=has: h)}),
+            swept(
+                {ops.group_norm: partial(norm_layout.emit_group_norm, takes=lambda *_, h=has: h)}
+            ),
             prepare=[until("operands", target="standard")],
             units=64,
         )

@@ -195,7 +195,7 @@ class Drawn:
         for name in sorted(self.named - {d for shape in self.shapes for d in shape}):
             self.input((name,), "float32")
         specs = [(shape, x.dtype) for shape, x in zip(self.shapes, self.inputs, strict=True)]
-        return trace(program, specs, self.params, calls=frozenset(CALLS))
+        return trace(program, specs, self.params, kept_calls=frozenset(CALLS))
 
 
 @cache

@@ -19,7 +19,7 @@ from converter.fuse import attention, grid_sample, layer_norm, named_calls, resi
 from converter.fuse.attention import shifts
 from converter.fuse.spelling import Spelling, recognise_spellings
 from converter.ir import Graph, ops
-from converter.pipeline.passes import distinct
+from converter.pipeline.passes import distinct_passes
 from converter.pipeline.settings import PassSettings
 from tests.conformance import drawn
 from tests.programs.sampling import SPELLED as SAMPLED
@@ -39,7 +39,7 @@ def until(name: str, **how: Any) -> Step:
 
     def run(graph: Graph) -> None:
         settings = PassSettings(opset=23, **how)
-        for step in distinct():
+        for step in distinct_passes():
             if step.name == name:
                 return
             if step.run(graph, settings) and step.canonical:
@@ -375,9 +375,9 @@ CASES: dict[str, Case] = {
         units=64,
         enough=MANY,
     ),
-    "fuse.attention.share": Case(
+    "fuse.attention.share_repeated_heads": Case(
         GROUPED,
-        swept({ops.attention: attention.share}),
+        swept({ops.attention: attention.share_repeated_heads}),
         prepare=[until("attend"), by_recogniser(attention.ATTENTION)],
         units=64,
     ),
@@ -395,8 +395,8 @@ CASES: dict[str, Case] = {
         units=8,
         enough=MANY,
     ),
-    "fuse.attention.as_term": Case(
-        hidden, swept({ops.select_n: attention.as_term}), prepare=[canonicalize]
+    "fuse.attention.rewrite_lowered_scores": Case(
+        hidden, swept({ops.select_n: attention.rewrite_lowered_scores}), prepare=[canonicalize]
     ),
     "fuse.batch_norm.BATCH_NORM": Case(batch_norm, prepare=[canonicalize], units=64, enough=MANY),
     "fuse.gelu.GELU": Case(GELU, prepare=[canonicalize], units=16),

@@ -56,7 +56,8 @@ def _rules(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
     elif isinstance(value, Mapping) and value and all(isinstance(key, Op) for key in value):
         rules = {
-            op: each.exact if isinstance(each, Deviation) else each for op, each in value.items()
+            op: each.exact_rule if isinstance(each, Deviation) else each
+            for op, each in value.items()
         }
         yield from ((f"{name}[{op}]", rule) for op, rule in rules.items() if _is_rule(rule))
     elif isinstance(value, tuple) and value and all(isinstance(s, Spelling) for s in value):

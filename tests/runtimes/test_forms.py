@@ -23,7 +23,7 @@ def wrong(cases):
     target = find_target("onnxruntime")
     for case in cases:
         node, form = case.node(), target.forms.get(case.op)
-        said = form.misfit(node, case.opset) if form is not None else ""
+        said = form.find_misfit(node, case.opset) if form is not None else ""
         seen = case.runs(target)
         if bool(said) != bool(seen):
             yield f"{case}: said {said or 'to run'!r}, seen {seen or 'to run'!r}"

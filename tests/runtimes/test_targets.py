@@ -48,7 +48,7 @@ def test_dtypes_of_results_are_those_of_the_standard(name):
 
 def signature_of(target: str, name: str, batch: int, precision: str = "fp32") -> Signature:
     """Open, where the target takes that; IREE compiles integers of fixed sizes alone."""
-    if converter.TARGETS[target].fixed or (target, precision) == ("iree", "int8"):
+    if converter.TARGETS[target].static_sizes_only or (target, precision) == ("iree", "int8"):
         return Signature(size_of(NETWORKS[name]), batch)
     return Signature(None, None)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import onnx_ir as ir
 
 import converter
-from converter.opsets import is_older, too_old
+from converter.opsets import is_older, warning_if_too_old
 from weights.opening import open_regular
 from zoo.common.errors import BadRequest, MissingLibrary
 
@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
         "`onnxruntime-directml` for those builds of it."
     ) from error
 
-if outdated := too_old(ort.__version__):
+if outdated := warning_if_too_old(ort.__version__):
     raise MissingLibrary(f"{outdated}.")
 
 from onnxruntime.capi import onnxruntime_pybind11_state as state

@@ -7,7 +7,7 @@ from numbers import Integral
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from converter.opsets import DEFAULT_TARGET, FUSED
+from converter.opsets import DEFAULT_TARGET, FIRST_FUSED_OPSET
 from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
@@ -187,7 +187,7 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
             opset=opset,
             precision=options.precision,
             variant="fused"
-            if options.precision == "fp32" and opset >= FUSED
+            if options.precision == "fp32" and opset >= FIRST_FUSED_OPSET
             else options.precision,
         )
         for opset, name in names.items()
@@ -299,7 +299,9 @@ def check_target(
         "batch 1, or another number": signature.batch is None,
         "input float32": signature.input == "uint8",
     }
-    if missing := [text for text, is_open in open_dimensions.items() if runtime.fixed and is_open]:
+    if missing := [
+        text for text, is_open in open_dimensions.items() if runtime.static_sizes_only and is_open
+    ]:
         raise BadRequest(f"target {name} takes fixed sizes alone: give {' and '.join(missing)}.")
 
 

@@ -21,7 +21,7 @@ from converter.frontend.trace import trace
 from converter.model.verdict import Level
 from converter.verify.sessions import levels
 from converter.verify.sides import may_have_sides
-from converter.verify.steering import coverage_of, steered_inputs
+from converter.verify.steering import measure_coverage, steer_inputs
 from converter.verify.streaming_evaluation import evaluate_streaming
 from weights import bind, leaf_shapes
 from zoo.architectures.architecture import Config
@@ -226,7 +226,7 @@ def steer_inputs(
         batched, layers=signature.layers, as_maps=signature.as_maps, outputs=signature.outputs
     )
     traced = trace(run, input_specs(entry.config, signature), model)
-    changed = steered_inputs(traced, values, [[*sample.values()] for sample in inputs])
+    changed = steer_inputs(traced, values, [[*sample.values()] for sample in inputs])
     return [dict(zip(inputs[0], arrays, strict=True)) for arrays in changed]
 
 
@@ -241,7 +241,7 @@ def describe_untaken_sides(
     if not may_have_sides(export.graph):
         return ()
     inputs = [[*sample.inputs.values()] for sample in samples]
-    return tuple(coverage_of(export.retrace(), values, inputs).untaken(portable_line))
+    return tuple(measure_coverage(export.retrace(), values, inputs).untaken(portable_line))
 
 
 def perturb_inputs(inputs: Inputs) -> Iterator[list[NDArray[Any]]]:

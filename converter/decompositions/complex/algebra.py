@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from converter.decompositions.complex.complex_rules import meaning, meanings
+from converter.decompositions.complex.complex_rules import complex_rule, register_complex_rules
 from converter.decompositions.computation import Combine, combine_neighbours, reduced_axes_last
 from converter.decompositions.window_reductions import Pads, reduce_windows
 from converter.ir.complex_pairs import Pair, combine_parts, complex_parts, is_complex, real_dtype
@@ -32,7 +32,7 @@ def select(condition: jax.Array, x: Pair, y: Pair) -> Pair:
     return Pair(jnp.where(condition, x.re, y.re), jnp.where(condition, x.im, y.im))
 
 
-def sides(x: Pair) -> tuple[jax.Array, jax.Array]:
+def larger_and_smaller_part(x: Pair) -> tuple[jax.Array, jax.Array]:
     """Return the larger and the smaller of the magnitudes of the real and the imaginary part."""
     a, b = jnp.abs(x.re), jnp.abs(x.im)
     return jnp.maximum(a, b), jnp.minimum(a, b)
@@ -43,11 +43,11 @@ def is_ordinary(size: jax.Array) -> jax.Array:
     return (size > 0) & (size < jnp.inf)
 
 
-@meaning("abs")
-def size(x: Pair) -> jax.Array:
+@complex_rule("abs")
+def magnitude(x: Pair) -> jax.Array:
     """Return the magnitude of ``x``. It is scaled by the larger part, so that no square
     overflows."""
-    large, small = sides(x)
+    large, small = larger_and_smaller_part(x)
     ratio = small / jnp.where(is_ordinary(large), large, 1)
     return large * jnp.sqrt(1 + ratio * ratio)
 
@@ -61,14 +61,14 @@ def polar_product(length: jax.Array, angle: jax.Array) -> Pair:
     return Pair(re, jnp.where(angle == 0, angle, im))
 
 
-@meaning("div")
+@complex_rule("div")
 def divide(x: Pair, y: Pair) -> Pair:
     """Return ``x / y``. The divisor is first scaled so that its larger part is one (as in Smith's
     method, 1962).
 
     A divisor of zero divides like a real zero; an infinite divisor gives zero.
     """
-    large, _ = sides(y)
+    large, _ = larger_and_smaller_part(y)
     is_ordinary_divisor = is_ordinary(large)
     scale = 1 / jnp.where(large == 0, y.re, large)
     c, d = (
@@ -80,20 +80,20 @@ def divide(x: Pair, y: Pair) -> Pair:
     return Pair(re / length * scale, im / length * scale)
 
 
-@meaning("sign")
+@complex_rule("sign")
 def sign(x: Pair) -> Pair:
     """Return ``x / |x|``, or ``x`` where it is zero."""
-    length = size(x)
+    length = magnitude(x)
     return select(length == 0, x, Pair(x.re / length, x.im / length))
 
 
-@meaning("square")
+@complex_rule("square")
 def square(x: Pair) -> Pair:
     """Return ``x ** 2``."""
     return Pair((x.re - x.im) * (x.re + x.im), (x.re + x.re) * x.im)
 
 
-@meaning("integer_pow")
+@complex_rule("integer_pow")
 def integer_pow(x: Pair, *, y: int) -> Pair:
     """Return ``x ** y`` for an integer ``y``, by repeated squaring as in JAX."""
     result, remaining = None, abs(y)
@@ -105,7 +105,7 @@ def integer_pow(x: Pair, *, y: int) -> Pair:
     return power if y >= 0 else divide(one_like(x), power)
 
 
-@meaning("polynomial")
+@complex_rule("polynomial")
 def horner(x: Pair, *coefficients: Pair) -> Pair:
     """Return the polynomial of ``x`` with these coefficients, of which the constant is the first
     (jax >= 0.12)."""
@@ -117,7 +117,7 @@ def horner(x: Pair, *coefficients: Pair) -> Pair:
     return result
 
 
-@meaning("conj", ignores=("input_dtype", "_input_dtype"))
+@complex_rule("conj", ignores=("input_dtype", "_input_dtype"))
 def conj(x: Any) -> Pair:
     """Return the conjugate of ``x``, a pair or a real array.
 
@@ -126,7 +126,7 @@ def conj(x: Any) -> Pair:
     return Pair(x.re, -x.im) if isinstance(x, Pair) else Pair(x, jnp.zeros_like(x))
 
 
-@meaning("convert_element_type")
+@complex_rule("convert_element_type")
 def convert_element_type(x: Any, *, new_dtype: Any) -> Any:
     """Return ``x``, a pair or a real array, in another dtype. A pair is converted to a real dtype
     by its real part."""
@@ -138,14 +138,14 @@ def convert_element_type(x: Any, *, new_dtype: Any) -> Any:
     return Pair(lax.convert_element_type(x, part_dtype), jnp.zeros(x.shape, part_dtype))
 
 
-@meaning("iota")
+@complex_rule("iota")
 def iota(*_: Any, dtype: Any, shape: tuple[int, ...], dimension: int) -> Pair:
     """Return the numbers 0, 1 … along an axis of this shape, with imaginary parts of zero."""
     part_dtype = real_dtype(dtype)
     return Pair(lax.broadcasted_iota(part_dtype, shape, dimension), jnp.zeros(shape, part_dtype))
 
 
-meanings(
+register_complex_rules(
     {
         "real": lambda x: x.re,
         "imag": lambda x: x.im,
@@ -155,7 +155,7 @@ meanings(
     }
 )
 # JAX reinterprets the bits of complex numbers only as the same dtype.
-meanings({"bitcast_convert_type": lambda x: x}, ignores=("new_dtype",))
+register_complex_rules({"bitcast_convert_type": lambda x: x}, ignores=("new_dtype",))
 
 # ----------------------------------------------------------------------- order, gathers, scatters
 
@@ -172,10 +172,12 @@ def _select_later(compare: Combined, x: Pair, y: Pair) -> Pair:
     return select(first, x, y)
 
 
-meanings({"max": partial(_select_later, lax.gt), "min": partial(_select_later, lax.lt)})
+register_complex_rules(
+    {"max": partial(_select_later, lax.gt), "min": partial(_select_later, lax.lt)}
+)
 
 
-@meaning("sort")
+@complex_rule("sort")
 def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
     """Sort arrays along an axis by the first ``num_keys`` of them. A complex key counts as two
     keys: its real part, then its imaginary part."""
@@ -202,11 +204,11 @@ def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair
     return complex_parts(extreme[..., 0])
 
 
-meaning("reduce_max")(partial(_order_reduced, lax.max))
-meaning("reduce_min")(partial(_order_reduced, lax.min))
+complex_rule("reduce_max")(partial(_order_reduced, lax.max))
+complex_rule("reduce_min")(partial(_order_reduced, lax.min))
 
 
-@meaning("reduce_prod")
+@complex_rule("reduce_prod")
 def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
     """Return the product over some axes; it is 1 if there are no elements."""
     if 0 in x.re.shape:
@@ -222,9 +224,9 @@ def _cumulative(combine: Combined, x: Pair, *, axis: int, reverse: bool) -> Pair
     )
 
 
-meaning("cumprod")(partial(_cumulative, lax.mul))
-meaning("cummax")(partial(_cumulative, lax.max))
-meaning("cummin")(partial(_cumulative, lax.min))
+complex_rule("cumprod")(partial(_cumulative, lax.mul))
+complex_rule("cummax")(partial(_cumulative, lax.max))
+complex_rule("cummin")(partial(_cumulative, lax.min))
 
 
 def _extreme(
@@ -250,11 +252,11 @@ def _extreme(
     )
 
 
-meaning("reduce_window_max")(partial(_extreme, lax.max, -jnp.inf))
-meaning("reduce_window_min")(partial(_extreme, lax.min, jnp.inf))
+complex_rule("reduce_window_max")(partial(_extreme, lax.max, -jnp.inf))
+complex_rule("reduce_window_min")(partial(_extreme, lax.min, jnp.inf))
 
 
-@meaning("gather")
+@complex_rule("gather")
 def gather(
     x: Pair,
     indices: jax.Array,
@@ -275,7 +277,7 @@ def gather(
     )
 
 
-@meaning("scatter-mul")
+@complex_rule("scatter-mul")
 def scatter_mul(
     x: Pair, indices: jax.Array, updates: Pair, *, dimension_numbers: Any, mode: Any
 ) -> Pair:
@@ -284,7 +286,9 @@ def scatter_mul(
     Magnitudes are multiplied and angles added, so that the order of updates does not matter.
     """
     angles = [jnp.arctan2(z.im, z.re) for z in (x, updates)]
-    length = lax.scatter_mul(size(x), indices, size(updates), dimension_numbers, mode=mode)
+    length = lax.scatter_mul(
+        magnitude(x), indices, magnitude(updates), dimension_numbers, mode=mode
+    )
     zeros = jnp.zeros_like(x.re)
     angle = lax.scatter_add(zeros, indices, angles[1], dimension_numbers, mode=mode)
     ones = jnp.ones_like(updates.re)

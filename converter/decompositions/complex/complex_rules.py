@@ -20,7 +20,7 @@ from converter.jax_versions import bind_primitive
 ComplexFunction = Callable[..., list[Any]]
 """Function of a primitive's operands that returns the list of its results."""
 
-MEANINGS: dict[str, Expansion] = {}
+COMPLEX_RULES: dict[str, Expansion] = {}
 """The registered functions by the name of the primitive."""
 
 REAL = " of real numbers"
@@ -30,7 +30,7 @@ CHANGES_SIGNS = frozenset({ops.neg, ops.scatter_sub, ops.sub})
 """Operations on both parts separately that may change the sign of a zero."""
 
 
-def meaning(*primitives: str, ignores: Iterable[str] = (), packed: bool = False) -> Decorator:
+def complex_rule(*primitives: str, ignores: Iterable[str] = (), packed: bool = False) -> Decorator:
     """Return a decorator that registers the function of one or more primitives on complex numbers.
 
     Arguments:
@@ -38,14 +38,16 @@ def meaning(*primitives: str, ignores: Iterable[str] = (), packed: bool = False)
         packed: true if the function takes and returns real arrays with a last axis of two, not a
             `Pair`.
     """
-    return register_as(MEANINGS.__setitem__, primitives, ignores, packed=packed)
+    return register_as(COMPLEX_RULES.__setitem__, primitives, ignores, packed=packed)
 
 
-def meanings(rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()) -> None:
+def register_complex_rules(
+    rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()
+) -> None:
     """Register functions of primitives on complex numbers that read no parameters, by the name of
     the primitive. ``ignores`` are names of parameters that they ignore on purpose."""
     for primitive, function in rows.items():
-        meaning(primitive, ignores=ignores)(function)
+        complex_rule(primitive, ignores=ignores)(function)
 
 
 def rule_on_real_parts(
@@ -77,8 +79,8 @@ def rule_on_real_parts(
         return _on_pairs(partial(_multiply_pairs, primitive, all_params), complexes, real)
     if name == "div" and real[1]:
         return _on_pairs(apply_to_parts, complexes, (False, True))
-    real_rule = MEANINGS.get(name + REAL) if all(real) else None
-    rule = real_rule or MEANINGS.get(name)
+    real_rule = COMPLEX_RULES.get(name + REAL) if all(real) else None
+    rule = real_rule or COMPLEX_RULES.get(name)
     if rule is None or rule.unknown(params):
         return None
     function = rule.bind(params)

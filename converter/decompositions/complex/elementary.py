@@ -13,8 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.decompositions.complex import algebra
-from converter.decompositions.complex.algebra import divide, one_like, polar_product, sides, size
-from converter.decompositions.complex.complex_rules import meaning, meanings
+from converter.decompositions.complex.algebra import (
+    divide,
+    larger_and_smaller_part,
+    magnitude,
+    one_like,
+    polar_product,
+)
+from converter.decompositions.complex.complex_rules import complex_rule, register_complex_rules
 from converter.ir.complex_pairs import Pair
 
 
@@ -28,39 +34,39 @@ def copy_minus(x: jax.Array, like: jax.Array) -> jax.Array:
     return jnp.where(is_negative(like), -x, x)
 
 
-def root(x: Pair) -> Pair:
+def first_quadrant_sqrt(x: Pair) -> Pair:
     """Return the square root of ``re + i |im|`` for ``x = re + i im``. It is in the first quadrant.
 
     The half-angle formula is used for the part that does not cancel; the other part follows from
     it.
     """
     high = jnp.abs(x.im)
-    long = jnp.sqrt(jnp.abs(x.re) / 2 + size(x) / 2)
+    long = jnp.sqrt(jnp.abs(x.re) / 2 + magnitude(x) / 2)
     short = high / jnp.where((long == 0) | (high == jnp.inf), 1, long + long)
     forward = x.re >= 0
     return Pair(jnp.where(forward, long, short), jnp.where(forward, short, long))
 
 
-@meaning("sqrt")
+@complex_rule("sqrt")
 def sqrt(x: Pair) -> Pair:
     """Return the square root whose real part is not negative.
 
     On the negative real axis it has a positive imaginary part, whatever the sign of the zero, as in
     XLA.
     """
-    principal = root(x)
+    principal = first_quadrant_sqrt(x)
     return Pair(principal.re, jnp.where(x.im < 0, -principal.im, principal.im))
 
 
-@meaning("rsqrt")
+@complex_rule("rsqrt")
 def rsqrt(x: Pair) -> Pair:
     """Return ``1 / sqrt(x)``. On the negative real axis the sign of the imaginary zero decides the
     side."""
-    principal = root(x)
+    principal = first_quadrant_sqrt(x)
     return divide(one_like(x), Pair(principal.re, copy_minus(principal.im, x.im)))
 
 
-@meaning("exp")
+@complex_rule("exp")
 def exp(x: Pair) -> Pair:
     return polar_product(jnp.exp(x.re / 2), x.im)
 
@@ -69,7 +75,7 @@ SATURATED = 20
 """Real part from which on ``exp(-2 * x)`` is below the rounding error of one, also in float64."""
 
 
-@meaning("expm1")
+@complex_rule("expm1")
 def expm1(x: Pair) -> Pair:
     """Return ``exp(x) - 1`` for ``x = a + i b``.
 
@@ -81,36 +87,36 @@ def expm1(x: Pair) -> Pair:
     return Pair(jnp.where(x.re > SATURATED, large.re, re), large.im)
 
 
-def log_size(x: Pair, above_one: jax.Array) -> jax.Array:
+def log_magnitude(x: Pair, above_one: jax.Array) -> jax.Array:
     """Return the logarithm of the magnitude of ``x``.
 
     Close to one it is computed from ``above_one``, the square of the magnitude minus one. Elsewhere
     it is computed from the larger part.
     """
-    large, small = sides(x)
+    large, small = larger_and_smaller_part(x)
     is_near_one = (large > 0.5) & (large < 2)
     ratio = small / jnp.where(algebra.is_ordinary(large), large, 1)
     general = jnp.log(large) + jnp.log1p(ratio * ratio) / 2
     return jnp.where(is_near_one, jnp.log1p(jnp.where(is_near_one, above_one, 0)) / 2, general)
 
 
-@meaning("log")
+@complex_rule("log")
 def log(x: Pair) -> Pair:
     """Return the logarithm, with an imaginary part from -π to π."""
-    large, small = sides(x)
+    large, small = larger_and_smaller_part(x)
     above_one = (large - 1) * (large + 1) + small * small
-    return Pair(log_size(x, above_one), jnp.arctan2(x.im, x.re))
+    return Pair(log_magnitude(x, above_one), jnp.arctan2(x.im, x.re))
 
 
-@meaning("log1p")
+@complex_rule("log1p")
 def log1p(x: Pair) -> Pair:
     """Return ``log(1 + x)``."""
     above_one = x.re * (x.re + 2) + x.im * x.im
     y = Pair(1 + x.re, x.im)
-    return Pair(log_size(y, above_one), jnp.arctan2(y.im, y.re))
+    return Pair(log_magnitude(y, above_one), jnp.arctan2(y.im, y.re))
 
 
-@meaning("pow")
+@complex_rule("pow")
 def power(x: Pair, y: Any) -> Pair:
     """Return ``x ** y`` by magnitude and angle. ``y`` is a pair, or an array of integers."""
     if not isinstance(y, Pair):
@@ -118,25 +124,25 @@ def power(x: Pair, y: Any) -> Pair:
         y = Pair(exponent, jnp.zeros_like(exponent))
     polar = log(x)
     turn = jnp.where(y.im == 0, 0, y.im * polar.re)
-    length = jnp.power(size(x), y.re) * jnp.exp(-y.im * polar.im)
+    length = jnp.power(magnitude(x), y.re) * jnp.exp(-y.im * polar.im)
     angle = turn + y.re * polar.im
     return Pair(length * jnp.cos(angle), jnp.where(angle == 0, angle, length * jnp.sin(angle)))
 
 
-@meaning("logistic")
+@complex_rule("logistic")
 def logistic(x: Pair) -> Pair:
     """Return ``1 / (1 + exp(-x))``."""
     decay = exp(Pair(-x.re, -x.im))
     return divide(one_like(x), Pair(1 + decay.re, decay.im))
 
 
-@meaning("sinh")
+@complex_rule("sinh")
 def sinh(x: Pair) -> Pair:
     re, im = jnp.sinh(x.re) * jnp.cos(x.im), jnp.cosh(x.re) * jnp.sin(x.im)
     return Pair(re, jnp.where(x.im == 0, x.im, im))
 
 
-@meaning("cosh")
+@complex_rule("cosh")
 def cosh(x: Pair) -> Pair:
     re, im = jnp.cosh(x.re) * jnp.cos(x.im), jnp.sinh(x.re) * jnp.sin(x.im)
     return Pair(re, jnp.where((x.re == 0) | (x.im == 0), 0, im))
@@ -152,7 +158,7 @@ def times_minus_i(x: Pair) -> Pair:
     return Pair(x.im, -x.re)
 
 
-@meaning("tanh")
+@complex_rule("tanh")
 def tanh(x: Pair) -> Pair:
     """Return ``tanh(x)`` for ``x = a + i b``.
 
@@ -168,7 +174,7 @@ def tanh(x: Pair) -> Pair:
 def _roots(x: Pair) -> tuple[Pair, Pair]:
     """Return the square roots of the conjugate of ``1 - x`` and of ``1 + x``, for ``x`` with its
     imaginary part made positive."""
-    return root(Pair(1 - x.re, x.im)), root(Pair(1 + x.re, x.im))
+    return first_quadrant_sqrt(Pair(1 - x.re, x.im)), first_quadrant_sqrt(Pair(1 + x.re, x.im))
 
 
 def _imaginary_of_asin(root_below: Pair, root_above: Pair) -> jax.Array:
@@ -182,7 +188,7 @@ def _mirror(im: jax.Array, x: Pair) -> jax.Array:
     return jnp.where(x.im < 0, -im, im)
 
 
-@meaning("asin")
+@complex_rule("asin")
 def asin(x: Pair) -> Pair:
     """Return ``asin(x)``, computed above the real axis and mirrored."""
     root_below, root_above = _roots(x)
@@ -190,7 +196,7 @@ def asin(x: Pair) -> Pair:
     return Pair(angle, _mirror(_imaginary_of_asin(root_below, root_above), x))
 
 
-@meaning("acos")
+@complex_rule("acos")
 def acos(x: Pair) -> Pair:
     """Return ``acos(x)``, computed above the real axis and mirrored."""
     root_below, root_above = _roots(x)
@@ -200,7 +206,7 @@ def acos(x: Pair) -> Pair:
     )
 
 
-@meaning("acosh")
+@complex_rule("acosh")
 def acosh(x: Pair) -> Pair:
     """Return ``acosh(x)``, computed above the real axis and mirrored."""
     root_below, root_above = _roots(x)
@@ -215,7 +221,7 @@ HUGE = 2.0**60
 finite."""
 
 
-@meaning("atanh")
+@complex_rule("atanh")
 def atanh(x: Pair) -> Pair:
     """Return ``atanh(x)``. The signs of zeros decide the side of a branch cut."""
     real_size, high = (jnp.minimum(jnp.abs(part), HUGE) for part in x)
@@ -225,7 +231,7 @@ def atanh(x: Pair) -> Pair:
     return Pair(copy_minus(re, x.re), copy_minus(im, x.im))
 
 
-meanings(
+register_complex_rules(
     {
         "exp2": lambda x: polar_product(jnp.exp2(x.re / 2), x.im * np.log(2).astype(x.im.dtype)),
         "sin": lambda x: times_minus_i(sinh(times_i(x))),

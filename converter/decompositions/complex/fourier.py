@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.decompositions.complex.algebra import multiply
-from converter.decompositions.complex.complex_rules import REAL, meaning
+from converter.decompositions.complex.complex_rules import REAL, complex_rule
 from converter.errors import UnsupportedError
 from converter.ir.complex_pairs import Pair, join_parts, split_parts
 
@@ -30,7 +30,7 @@ LARGEST_PRIME = 512
 """Prime length up to which a transform is one product."""
 
 
-@meaning("fft", packed=True)
+@complex_rule("fft", packed=True)
 def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
     """Return the Fourier transform over the last axes, as ``lax.fft`` does, axis by axis.
 
@@ -53,7 +53,7 @@ def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Arr
     return _transform_axes(x, fft_lengths, kind == "IFFT", 0)
 
 
-@meaning("fft" + REAL, packed=True)
+@complex_rule("fft" + REAL, packed=True)
 def fft_of_real(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
     """Return the Fourier transform of numbers that have a complex dtype, but are known to be real.
     ``x`` has their real parts only."""

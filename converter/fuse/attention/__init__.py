@@ -22,7 +22,7 @@ import numpy as np
 
 from converter.fuse import magnitudes
 from converter.fuse.attention import attention_axes, masks
-from converter.fuse.attention.attention_axes import AttentionOperand, Parts
+from converter.fuse.attention.attention_axes import AttentionOperand, AxisRoles
 from converter.fuse.attention.masks import VANISHING, Mask
 from converter.fuse.attention.scores import (
     AdditiveMask,
@@ -33,24 +33,24 @@ from converter.fuse.attention.scores import (
     match_scores,
 )
 from converter.fuse.attention.weights import AttentionWeights, match_weights
-from converter.fuse.dependence import rely_on_scalar
-from converter.fuse.look_alikes import attention_like
-from converter.fuse.match import Uses, proved, unrepeated, whole
+from converter.fuse.dependence import record_scalar_fact
+from converter.fuse.look_alikes import find_attention_look_alikes
+from converter.fuse.match import MatchContext, match_repeated_axis, peeled_view, recogniser_from
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View
 from converter.ir.dims import Shape
 from converter.ir.dtypes import is_float
-from converter.ir.moves import write
+from converter.ir.moves import emit_view
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
-class ProvedAttention:
+class MatchedAttention:
     """The operands and parameters of an attention node.
 
-    - `parts`: queries, keys and values with the roles of their axes.
+    - `roles`: queries, keys and values with the roles of their axes.
     - `scale`: the number by which the scores are multiplied.
     - `factors`: arrays by which the queries are multiplied or divided in place of the scores.
     - `softcap`: the bound of the scores; zero for none.
@@ -58,7 +58,7 @@ class ProvedAttention:
     - `precision`: the dtype in which the scores are computed.
     """
 
-    parts: Parts
+    roles: AxisRoles
     scale: float
     factors: tuple[ScoreFactor, ...]
     softcap: float
@@ -87,7 +87,9 @@ CAPPED = (
 )
 
 
-def prove_attention(node: Node, uses: Uses, strict: bool = False) -> ProvedAttention | str | None:
+def match_attention(
+    node: Node, context: MatchContext, strict: bool = False
+) -> MatchedAttention | str | None:
     """Match scaled dot-product attention, ``softmax(scores) @ values``.
 
     ``node`` is the second product, an einsum. Return the operands and parameters of attention, a
@@ -97,38 +99,38 @@ def prove_attention(node: Node, uses: Uses, strict: bool = False) -> ProvedAtten
     """
     reason = None
     for side in (0, 1):
-        weights_or_reason = match_weights(node.inputs[side], uses)
+        weights_or_reason = match_weights(node.inputs[side], context)
         evidence = (
-            _match_scores_of(node, side, weights_or_reason, uses)
+            _match_scores_of(node, side, weights_or_reason, context)
             if isinstance(weights_or_reason, AttentionWeights)
             else weights_or_reason
         )
-        if isinstance(evidence, ProvedAttention):
+        if isinstance(evidence, MatchedAttention):
             return HIDDEN if strict and evidence.hides else evidence
         reason = reason or evidence
     return reason
 
 
 def _match_scores_of(
-    node: Node, side: int, weights: AttentionWeights, uses: Uses
-) -> ProvedAttention | str:
+    node: Node, side: int, weights: AttentionWeights, context: MatchContext
+) -> MatchedAttention | str:
     """Return the evidence for attention with these weights, or the reason why there is none.
 
     The weights are operand ``side`` of the product ``node``. Each way to see the operand of their
     softmax as scores is tried.
     """
     reasons: list[str] = []
-    for score in match_scores(weights.softmax.node().inputs[0], uses, reasons):
-        evidence = _prove_parts(score, node, side, weights, uses)
-        if isinstance(evidence, ProvedAttention):
+    for score in match_scores(weights.softmax.node().inputs[0], context, reasons):
+        evidence = _match_parts(score, node, side, weights, context)
+        if isinstance(evidence, MatchedAttention):
             return evidence
         reasons.append(evidence)
     return reasons[0]
 
 
-def _prove_parts(
-    score: Scores, node: Node, side: int, weights: AttentionWeights, uses: Uses
-) -> ProvedAttention | str:
+def _match_parts(
+    score: Scores, node: Node, side: int, weights: AttentionWeights, context: MatchContext
+) -> MatchedAttention | str:
     """Return the evidence for attention with these scores, or the reason why there is none.
 
     **Arguments**
@@ -137,69 +139,70 @@ def _prove_parts(
     - `node`: the product of the weights with the values.
     - `side`: the index of the operand of `node` that is the weights, 0 or 1.
     - `weights`: the softmax.
-    - `uses`: the dtypes that the runtime's Attention supports, and the number of readers of values.
+    - `context`: the dtypes that the runtime's Attention supports, and the number of readers of
+      values.
     """
-    axes = attention_axes.axis_parts(node, side, weights.softmax, score.product, uses)
+    axes = attention_axes.match_axis_roles(node, side, weights.softmax, score.product, context)
     if isinstance(axes, str):
         return axes
-    parts, logical = axes
+    roles, logical = axes
     if node.out.rank == 1:
         return "it is of one query alone, for which two products are faster"
     dtype, precision = node.out.dtype, score.product.base.dtype
-    if not all(v.dtype == dtype for v in parts.values()):
+    if not all(v.dtype == dtype for v in roles.values()):
         return "queries, keys, values and result differ in dtype"
     dtypes = {dtype, precision, *(t.dtype for t in score.terms)}
-    unsupported = {d.name for d in dtypes if not (is_float(d) and uses.takes("Attention", d))}
+    unsupported = {d.name for d in dtypes if not (is_float(d) and context.takes("Attention", d))}
     if unsupported:
         return f"the runtime's operator does not take {', '.join(sorted(unsupported))}"
-    if score.factors and parts.query.value.dtype == np.float16:
+    if score.factors and roles.query.value.dtype == np.float16:
         return NARROW_QUERIES
-    factors = [(op, logical.of(view)) for op, view in score.factors]
-    if not all(view is not None and _is_of_queries(view, parts) for _, view in factors):
+    factors = [(op, logical.compose(view)) for op, view in score.factors]
+    if not all(view is not None and _is_of_queries(view, roles) for _, view in factors):
         return "the scores are multiplied by an array that queries cannot be multiplied by"
-    if not all(magnitudes.may_move(view.base, uses) for _, view in score.factors):
-        return f"the scores are multiplied by {magnitudes.UNBOUNDED}, and not the queries"
+    if not all(magnitudes.may_move(view.base, context) for _, view in score.factors):
+        return f"the scores are multiplied by {magnitudes.UNBOUNDED_REASON}, and not the queries"
     cap = score.cap or 0.0
-    scale = score.scale * parts.scale * (cap or 1.0)
+    scale = score.scale * roles.scale * (cap or 1.0)
     if not (0 < scale < float("inf") and 0 <= cap < float("inf")):
         return f"the scale {scale:g} is not positive"
     columns = weights.softmax.node().params["axis"]
-    mask = masks.prove_masks(score.terms, columns, dtype, weights)
+    mask = masks.combine_masks(score.terms, columns, dtype, weights)
     mask = mask.along(logical) if isinstance(mask, Mask) else mask
     if isinstance(mask, str):
         return mask
     if cap and mask is not None:
         return CAPPED
     moved = tuple((op, view) for op, view in factors if view is not None)
-    return ProvedAttention(parts, scale, moved, cap, mask, precision)
+    return MatchedAttention(roles, scale, moved, cap, mask, precision)
 
 
-def _is_of_queries(view: View, parts: Parts) -> bool:
+def _is_of_queries(view: View, roles: AxisRoles) -> bool:
     """Return True if the queries can be multiplied by ``view`` in place of the scores.
 
     The array may vary only along axes of the queries. Both must be floats of at most 32 bits, and
     not float16, in which queries may overflow.
     """
     axes = {i for i, axis in enumerate(view.axes) if axis is not None}
-    floats = (view.base.dtype, parts.query.value.dtype)
+    floats = (view.base.dtype, roles.query.value.dtype)
     has_range = all(is_float(d) and d.itemsize <= 4 and d != np.float16 for d in floats)
-    return has_range and view.complete() and axes <= set(parts.query.axes)
+    return has_range and view.has_all_base_axes() and axes <= set(roles.query.axes)
 
 
 # ----------------------------------------------------------------------------------------- emission
 
 
-def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> Value:
+def emit_attention(node: Node, attention: MatchedAttention, editor: Editor) -> Value:
     """Emit an attention node for the evidence, and return its result in the shape of ``node``.
 
     Operands are [batch, heads, positions, width]. Keys and values may have fewer heads than
     queries.
     """
-    p, dtype = attention.parts, _widest_dtype(node.out.dtype, attention.mask)
+    p, dtype = attention.roles, _widest_dtype(node.out.dtype, attention.mask)
     heads = (*p.heads, *p.groups)
     query = _emit_operand(editor, p, p.query, (p.outer, heads, p.rows, p.width), dtype)
     for op, factor in attention.factors:
-        magnitudes.rely_on_size(editor, factor.base)
+        magnitudes.record_magnitude_fact(editor, factor.base)
         query = _multiply_queries(editor, op, query, _emit_scores_view(editor, p, factor))
     key = _emit_operand(editor, p, p.key, (p.outer, p.heads, (p.columns,), p.width), dtype)
     value = _emit_operand(
@@ -218,8 +221,8 @@ def build_attention(node: Node, attention: ProvedAttention, editor: Editor) -> V
     }
     shape = (*query.shape[:3], value.shape[3])
     out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)
-    if attention.mask is not None and attention.mask.zeroed is not None:
-        out = _zero_hidden_rows(editor, p, attention.mask.zeroed, out)
+    if attention.mask is not None and attention.mask.zeroing_mask is not None:
+        out = _zero_hidden_rows(editor, p, attention.mask.zeroing_mask, out)
     order = p.result()
     split = editor.reshape(out, tuple(p.sizes[i] for i in order))
     transposed = editor.transpose(split, [order.index(i) for i in p.out])
@@ -241,7 +244,7 @@ def _widest_dtype(dtype: np.dtype, mask: Mask | None) -> np.dtype:
 
 def _emit_operand(
     editor: Editor,
-    parts: Parts,
+    roles: AxisRoles,
     operand: AttentionOperand,
     groups: tuple[tuple[int, ...], ...],
     dtype: np.dtype,
@@ -251,18 +254,18 @@ def _emit_operand(
     The axes of a group are merged. Axes that the operand lacks are broadcast.
     """
     base = editor.convert(operand.value, dtype)
-    view = operand.view(base, max(parts.sizes) + 1)
-    return write(editor, view.merge(groups, parts.sizes), _merged_shape(parts, groups))
+    view = operand.view(base, max(roles.sizes) + 1)
+    return emit_view(editor, view.merge_axes(groups, roles.sizes), _merged_shape(roles, groups))
 
 
-def _merged_shape(parts: Parts, groups: tuple[tuple[int, ...], ...]) -> Shape:
+def _merged_shape(roles: AxisRoles, groups: tuple[tuple[int, ...], ...]) -> Shape:
     """Return the shape of an array in which the logical axes of each group are merged."""
-    return tuple(dims.size_product([parts.sizes[i] for i in group]) for group in groups)
+    return tuple(dims.size_product([roles.sizes[i] for i in group]) for group in groups)
 
 
 def _emit_mask(
     editor: Editor,
-    parts: Parts,
+    roles: AxisRoles,
     mask: Mask,
     score_sizes: tuple[dims.Dim, dims.Dim],
     dtype: np.dtype,
@@ -274,31 +277,31 @@ def _emit_mask(
     """
     total = const(0, mask.dtype)
     for term in mask.terms:
-        total = _apply_term(editor, parts, term, total, mask.dtype)
-    if mask.lifted:
-        total = lift(editor, total)
+        total = _apply_term(editor, roles, term, total, mask.dtype)
+    if mask.needs_lifting:
+        total = lift_hidden_rows(editor, total)
     total = editor.convert(total, dtype)
     return editor.broadcast(total, (*total.shape[:2], *score_sizes), (0, 1, 2, 3))
 
 
-def _zero_hidden_rows(editor: Editor, parts: Parts, hiding: FillMask, out: Value) -> Value:
+def _zero_hidden_rows(editor: Editor, roles: AxisRoles, hiding: FillMask, out: Value) -> Value:
     """Set the rows of ``out`` to zero whose scores are all hidden by the mask ``hiding``.
 
     The operator gives other numbers there in each version of the runtimes.
     """
-    condition = _emit_scores_view(editor, parts, hiding.view)
+    condition = _emit_scores_view(editor, roles, hiding.view)
     visible = condition
     if hiding.hidden:
         visible = editor.add(ops.not_, [condition], condition.shape, np.bool_)
     axes = {"axes": (3,)}
-    if not dims.same(visible.shape[3], 1):
+    if not dims.is_same_dim(visible.shape[3], 1):
         visible = editor.add(ops.reduce_or, [visible], visible.shape[:3], np.bool_, axes)
     rows = editor.reshape(visible, (*condition.shape[:3], 1))
     return editor.where(rows, out, const(0, out.dtype))
 
 
 def _apply_term(
-    editor: Editor, parts: Parts, term: ScoreTerm, total: Value, dtype: np.dtype
+    editor: Editor, roles: AxisRoles, term: ScoreTerm, total: Value, dtype: np.dtype
 ) -> Value:
     """Emit one term of a mask on top of ``total``, which has the terms before it, and return the
     result.
@@ -306,13 +309,13 @@ def _apply_term(
     An additive term is added. A fill term replaces elements by a number, and the graph records that
     the rewrite relies on that number.
     """
-    value = _emit_scores_view(editor, parts, term.view)
+    value = _emit_scores_view(editor, roles, term.view)
     if isinstance(term, AdditiveMask):
         value = editor.convert(value, dtype)
         if term.coefficient != 1:
             value = editor.binary(ops.mul, value, const(term.coefficient, dtype))
         return value if total.rank == 0 else editor.binary(ops.add, total, value)
-    rely_on_scalar(editor, term.value)
+    record_scalar_fact(editor, term.value)
     fill = const(np.asarray(term.number).astype(dtype))
     shape = dims.broadcast([value.shape, total.shape])
     assert shape is not None, (value.shape, total.shape)
@@ -320,17 +323,17 @@ def _apply_term(
     return editor.add(ops.select_n, [value, *cases], shape, dtype)
 
 
-def _emit_scores_view(editor: Editor, parts: Parts, view: View) -> Value:
+def _emit_scores_view(editor: Editor, roles: AxisRoles, view: View) -> Value:
     """Emit a view along the logical axes with ONNX's four axes: batch, heads, queries and keys.
 
     An axis along which nothing varies has size 1, the others have their full size.
     """
-    groups = (parts.outer, (*parts.heads, *parts.groups), parts.rows, (parts.columns,))
-    merged = view.merge(groups, parts.sizes)
-    return write(editor, merged, merged.bare(_merged_shape(parts, groups)))
+    groups = (roles.outer, (*roles.heads, *roles.groups), roles.rows, (roles.columns,))
+    merged = view.merge_axes(groups, roles.sizes)
+    return emit_view(editor, merged, merged.unbroadcast_shape(_merged_shape(roles, groups)))
 
 
-def lift(editor: Editor, mask: Value) -> Value:
+def lift_hidden_rows(editor: Editor, mask: Value) -> Value:
     """Return ``mask - min(max(mask) - low, 0)``, with the maximum of each row.
 
     ``low`` is three quarters of the lowest number of the dtype. Rows with visible scores are not
@@ -348,16 +351,20 @@ def lift(editor: Editor, mask: Value) -> Value:
 
 
 _as_attention = partial(
-    proved, "Attention", (ops.einsum,), emit=build_attention, look_alikes=attention_like
+    recogniser_from,
+    "Attention",
+    (ops.einsum,),
+    emit=emit_attention,
+    look_alikes=find_attention_look_alikes,
 )
-ATTENTION = _as_attention(find_evidence=prove_attention)
-STRICT_ATTENTION = _as_attention(find_evidence=partial(prove_attention, strict=True))
+ATTENTION = _as_attention(find_evidence=match_attention)
+STRICT_ATTENTION = _as_attention(find_evidence=partial(match_attention, strict=True))
 
 
 # ----------------------------------------------------------------------------------- further rules
 
 
-def share(node: Node, editor: Editor) -> Value | None:
+def share_repeated_heads(node: Node, editor: Editor) -> Value | None:
     """Pass keys and values once that are repeated for every head of a group [Ainslie et al.,
     arXiv:2305.13245].
 
@@ -375,10 +382,10 @@ def share(node: Node, editor: Editor) -> Value | None:
         return None
     count = counts.pop()
     sources = [
-        write(editor, view, (v.shape[0], count, *v.shape[2:]), v.dtype)
+        emit_view(editor, view, (v.shape[0], count, *v.shape[2:]), v.dtype)
         for view, v in zip(fewer, repeated, strict=True)
     ]
-    return editor.like(node, [query, *sources, *node.inputs[3:]], kv_heads=count)
+    return editor.copy_with_operands(node, [query, *sources, *node.inputs[3:]], kv_heads=count)
 
 
 def _unrepeated_heads(value: Value) -> View | None:
@@ -386,11 +393,11 @@ def _unrepeated_heads(value: Value) -> View | None:
 
     Return None if the heads are not repeated.
     """
-    view = whole(value)
+    view = peeled_view(value)
     if view.axes[1] is None:
         return view
-    source = unrepeated(view)
-    return source[0].take((0, 1, 3, 4)) if source is not None and source[1] == 1 else None
+    source = match_repeated_axis(view)
+    return source[0].select_axes((0, 1, 3, 4)) if source is not None and source[1] == 1 else None
 
 
 def _head_count(view: View) -> dims.Dim:
@@ -399,7 +406,7 @@ def _head_count(view: View) -> dims.Dim:
     return 1 if view.axes[1] is None else view.base.shape[view.axes[1]]
 
 
-def as_term(node: Node, editor: Editor) -> Value | None:
+def rewrite_lowered_scores(node: Node, editor: Editor) -> Value | None:
     """Rewrite scores that are lowered where they are hidden as a sum with a term.
 
         where(hidden, x - c, x)  =  x - where(hidden, c, 0)
@@ -409,14 +416,14 @@ def as_term(node: Node, editor: Editor) -> Value | None:
     """
     condition, *cases = node.inputs
     for i, (lowered, x) in enumerate((cases, cases[::-1]) if len(cases) == 2 else ()):
-        difference = lowered.made_by(ops.sub)
+        difference = lowered.producer_if(ops.sub)
         if difference is None or difference.inputs[0] is not x:
             continue
         number = scalar(difference.inputs[1])
         if number is not None and number >= -VANISHING:
             numbers = [const(number if j == i else 0, x.dtype) for j in (0, 1)]
-            view = whole(condition)
-            small = write(editor, view, view.bare(condition.shape))
+            view = peeled_view(condition)
+            small = emit_view(editor, view, view.unbroadcast_shape(condition.shape))
             term = editor.add(ops.select_n, [small, *numbers], small.shape, x.dtype)
             return editor.binary(ops.sub, x, term)
     return None

@@ -14,7 +14,7 @@ from itertools import accumulate, count
 import numpy as np
 
 from converter.fuse.magnitudes import is_moderate
-from converter.fuse.match import Uses
+from converter.fuse.match import MatchContext
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import Factor, Group, View, as_group
 from converter.ir.dims import Dim
@@ -40,7 +40,7 @@ class AttentionOperand:
 
 
 @dataclass(frozen=True)
-class Parts:
+class AxisRoles:
     """The operands of attention, and the roles of their logical axes. Axes are given by their
     numbers.
 
@@ -79,9 +79,9 @@ class Parts:
         return (*self.outer, *self.heads, *self.groups, *self.rows, *self.value_width)
 
 
-def axis_parts(
-    node: Node, side: int, weights: View, product: View, uses: Uses
-) -> tuple[Parts, View] | str:
+def match_axis_roles(
+    node: Node, side: int, weights: View, product: View, context: MatchContext
+) -> tuple[AxisRoles, View] | str:
     """Match the roles of the axes in attention.
 
     Return the operands with the roles of their axes, and the logical axes as a view of the axes of
@@ -92,10 +92,13 @@ def axis_parts(
     - `node`: the second product, whose operand `side` is the weights.
     - `weights`: the softmax along the axes of that operand.
     - `product`: the first product along the axes of the softmax.
-    - `uses`: the number of readers of values.
+    - `context`: the number of readers of values.
     """
     first = product.node()
-    if not (weights.fills(node.inputs[side].shape) and product.fills(weights.base.shape)):
+    if not (
+        weights.has_no_repeated_axes(node.inputs[side].shape)
+        and product.has_no_repeated_axes(weights.base.shape)
+    ):
         return "the scores are broadcast between the two products"
     logical = split_axes(weights, product)
     if isinstance(logical, str):
@@ -104,17 +107,19 @@ def axis_parts(
     numbers = _AxisNumbers(logical)
     product_roles = numbers.of_product(product, first.params["out"])
     weights_roles = numbers.of_weights(weights, node.params[weights_side])
-    (x, x_scale), (y, y_scale) = (_unscaled(v, uses) for v in first.inputs)
+    (x, x_scale), (y, y_scale) = (_unscaled(v, context) for v in first.inputs)
     left = numbers.operand(x, first.params["lhs"], product_roles)
     right = numbers.operand(y, first.params["rhs"], product_roles)
     value = numbers.operand(node.inputs[1 - side], node.params[value_side], weights_roles)
     labels = zip(node.params["out"], node.out.shape, strict=True)
-    out = tuple(i for label, d in labels if not dims.same(d, 1) for i in weights_roles[label])
+    out = tuple(
+        i for label, d in labels if not dims.is_same_dim(d, 1) for i in weights_roles[label]
+    )
     columns = (numbers.of_axis(weights.node().params["axis"]) or [-1])[0]
     for query, key in ((left, right), (right, left)):
         if columns in key.axes and columns not in query.axes and columns in value.axes:
-            parts = _assign_parts(numbers, query, key, value, x_scale * y_scale, out, columns)
-            return parts if isinstance(parts, str) else (parts, logical)
+            roles = _assign_roles(numbers, query, key, value, x_scale * y_scale, out, columns)
+            return roles if isinstance(roles, str) else (roles, logical)
     return "the softmax does not run over the positions of one operand"
 
 
@@ -131,7 +136,7 @@ def split_axes(weights: View, product: View) -> View | str:
     for axis, size in enumerate(shape):
         splits = [weights.nested_factors(axis), product.groups[axis]]
         sizes = [[f.size for f in factors] for factors in splits if factors and len(factors) > 1]
-        if len(sizes) == 2 and not dims.same_shape(*sizes):
+        if len(sizes) == 2 and not dims.is_same_shape(*sizes):
             return "the two products split an axis of the softmax in two ways"
         if sizes and axis == columns:
             return "the axis of the softmax is split in a product"
@@ -144,20 +149,24 @@ def split_axes(weights: View, product: View) -> View | str:
     return View(weights.base, tuple(groups), (0,) * len(shape))
 
 
-def _unscaled(value: Value, uses: Uses) -> tuple[Value, float]:
+def _unscaled(value: Value, context: MatchContext) -> tuple[Value, float]:
     """Return an operand before it is multiplied or divided by a number, and the number.
 
     The number of an operand without such a factor is 1.
     """
     node = value.node
-    if node is None or not uses.single_use(value):
+    if node is None or not context.single_use(value):
         return value, 1.0
     for index in {ops.mul: (0, 1), ops.div: (1,)}.get(node.op, ()):
         number, other = scalar(node.inputs[index]), node.inputs[1 - index]
         is_moderate_number = number is not None and is_moderate(
             np.asarray(number), allow_zero=False
         )
-        if number is not None and is_moderate_number and dims.same_shape(other.shape, value.shape):
+        if (
+            number is not None
+            and is_moderate_number
+            and dims.is_same_shape(other.shape, value.shape)
+        ):
             return other, float(number) if node.op is ops.mul else 1 / float(number)
     return value, 1.0
 
@@ -186,7 +195,7 @@ class _AxisNumbers:
         ``product`` is that result along the axes of the softmax. ``labels`` has the einsum's label
         of each axis.
         """
-        view = self.logical.of(product)
+        view = self.logical.compose(product)
         assert view is not None, (self.logical, product)
         factors = [group[0] if group else None for group in view.groups]
         table = {
@@ -223,7 +232,7 @@ class _AxisNumbers:
         """
         axes: dict[int, Factor] = {}
         for axis, (label, size) in enumerate(zip(labels, value.shape, strict=True)):
-            if dims.same(size, 1):
+            if dims.is_same_dim(size, 1):
                 continue
             if label not in roles:
                 roles[label] = [next(self._fresh)]
@@ -244,7 +253,7 @@ def _times(one: Dim, other: Dim) -> Dim:
     return dims.as_dim(one * other)
 
 
-def _assign_parts(
+def _assign_roles(
     numbers: _AxisNumbers,
     query: AttentionOperand,
     key: AttentionOperand,
@@ -252,7 +261,7 @@ def _assign_parts(
     scale: float,
     out: tuple[int, ...],
     columns: int,
-) -> Parts | str:
+) -> AxisRoles | str:
     """Return the roles of all axes for these queries, keys and values, or the reason why they do
     not fit.
 
@@ -267,7 +276,7 @@ def _assign_parts(
     heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
     if groups and ordered == query_axes[:1]:
         heads = []  # the axis is a batch, whose heads all share their keys
-    parts = Parts(
+    roles = AxisRoles(
         query=query,
         key=key,
         value=value,
@@ -282,7 +291,7 @@ def _assign_parts(
         width=tuple(i for i in query_axes if i >= rank),
         value_width=tuple(i for i in value.axes if i >= rank),
     )
-    return _explain_misfit(parts, rank) or parts
+    return _explain_misfit(roles, rank) or roles
 
 
 def _groups(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
@@ -297,19 +306,19 @@ def _groups(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
     return [i for i in unshared if i not in rows]
 
 
-def _explain_misfit(parts: Parts, rank: int) -> str:
+def _explain_misfit(roles: AxisRoles, rank: int) -> str:
     """Return the reason why the axes are not those of attention, or an empty string if they are.
 
     Axes from ``rank`` on are not axes of the softmax.
     """
-    if sorted(parts.width) != sorted(i for i in parts.key.axes if i >= rank):
+    if sorted(roles.width) != sorted(i for i in roles.key.axes if i >= rank):
         return "queries and keys do not share their width"
-    if any(dims.same(d, 0) for d in parts.sizes.values()):
+    if any(dims.is_same_dim(d, 0) for d in roles.sizes.values()):
         return "something is empty, which the runtime's operator does not take"
-    if not parts.rows and any(i not in parts.key.axes for i in (*parts.outer, *parts.heads)):
+    if not roles.rows and any(i not in roles.key.axes for i in (*roles.outer, *roles.heads)):
         # Deformable attention: the "keys" are the weights of a linear layer, and an operator
         # would need a copy of them for each query.
         return "the keys are the same for queries that have different values"
-    if sorted(parts.out) != sorted(parts.result()):
+    if sorted(roles.out) != sorted(roles.result()):
         return "the second product does not sum over the positions alone"
     return ""

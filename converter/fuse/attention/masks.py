@@ -7,7 +7,8 @@ as in JAX.
 
 In a row whose mask is -inf throughout, ONNX's weights are zero. A runtime may do the same if no
 element of the row is above the lowest number of the dtype. JAX has NaN or equal weights there. A
-mask that may have such rows is lifted (``lift``): zero is subtracted from all other rows.
+mask that may have such rows is lifted (``lift_hidden_rows``): zero is subtracted from all other
+rows.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import numpy as np
 
 from converter.fuse.attention.scores import AdditiveMask, FillMask, ScoreTerm
 from converter.fuse.attention.weights import AttentionWeights
-from converter.fuse.dependence import is_const, is_weight, known
-from converter.fuse.norm import fits
-from converter.fuse.product_terms import reduction
+from converter.fuse.dependence import constant_array, is_const, is_weight
+from converter.fuse.norm import is_in_normal_range
+from converter.fuse.product_terms import reduction_axes
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View
 
@@ -41,16 +42,16 @@ LARGEST_MASK = 1 << 22
 class Mask:
     """An array that is added to the scores: ``terms`` applied to zero, in ``dtype``.
 
-    - `lifted`: whether rows of very low numbers have to be raised before the mask is used (see
-      `lift`).
-    - `zeroed`: the mask of weights that are set to zero after the softmax, or None. The result of a
-      row without other weights is zero.
+    - `needs_lifting`: whether rows of very low numbers have to be raised before the mask is used
+      (see `lift_hidden_rows`).
+    - `zeroing_mask`: the mask of weights that are set to zero after the softmax, or None. The
+      result of a row without other weights is zero.
     """
 
     terms: tuple[ScoreTerm, ...]
     dtype: np.dtype
-    lifted: bool
-    zeroed: FillMask | None = None
+    needs_lifting: bool
+    zeroing_mask: FillMask | None = None
 
     def along(self, logical: View) -> Mask | str:
         """Return the mask with its arrays along the logical axes.
@@ -59,14 +60,14 @@ class Mask:
         if the arrays cannot be seen along them.
         """
         terms = [t.along(logical) for t in self.terms]
-        zeroed = None if self.zeroed is None else self.zeroed.along(logical)
+        zeroed = None if self.zeroing_mask is None else self.zeroing_mask.along(logical)
         logical_terms = [t for t in terms if t is not None]
-        if len(logical_terms) < len(terms) or (self.zeroed is not None and zeroed is None):
+        if len(logical_terms) < len(terms) or (self.zeroing_mask is not None and zeroed is None):
             return "a mask splits an axis of the scores in another way than the products"
-        return replace(self, terms=tuple(logical_terms), zeroed=zeroed)
+        return replace(self, terms=tuple(logical_terms), zeroing_mask=zeroed)
 
 
-def prove_masks(
+def combine_masks(
     terms: Sequence[ScoreTerm], columns: int, dtype: np.dtype, weights: AttentionWeights
 ) -> Mask | str | None:
     """Return the terms of scores as one mask that can be added to them.
@@ -81,7 +82,7 @@ def prove_masks(
     - `dtype`: the dtype of queries and keys.
     - `weights`: the softmax, with the weights that are set to zero after it.
     """
-    if weights.zeroed is not None and (reason := _nonzero_reason(weights, terms, columns)):
+    if weights.zeroing_mask is not None and (reason := _nonzero_reason(weights, terms, columns)):
         return reason
     if not terms:
         return None
@@ -89,17 +90,17 @@ def prove_masks(
         return "masks are applied in two precisions"
     rounded_terms = [t.rounded(t.dtype) if isinstance(t, FillMask) else t for t in terms]
     factors = [(t.coefficient, t.dtype) for t in rounded_terms if isinstance(t, AdditiveMask)]
-    if not all(number and fits(number, dtype) for number, dtype in factors):
+    if not all(number and is_in_normal_range(number, dtype) for number, dtype in factors):
         return "a mask is multiplied by what its dtype cannot hold"
     fills = [t for t in rounded_terms if isinstance(t, FillMask)]
     fill_leaves_visible = len(fills) == 1 and _has_visible_rows(fills[0], columns)
-    zeroed = None if fill_leaves_visible else weights.zeroed
+    zeroed = None if fill_leaves_visible else weights.zeroing_mask
     has_visible_rows = fill_leaves_visible or zeroed is not None
     mask = _absorb_fills(rounded_terms, has_visible_rows)
     if isinstance(mask, str):
         return mask
     return replace(
-        _narrow(_drop_lifting(mask, has_visible_rows), has_visible_rows, dtype), zeroed=zeroed
+        _narrow(_drop_lifting(mask, has_visible_rows), has_visible_rows, dtype), zeroing_mask=zeroed
     )
 
 
@@ -111,12 +112,12 @@ def _nonzero_reason(weights: AttentionWeights, terms: Sequence[ScoreTerm], colum
     without visible scores are set to zero. ``columns`` is the axis of the softmax.
     """
     fills = [t for t in terms if isinstance(t, FillMask)]
-    zeroed = weights.zeroed
+    zeroed = weights.zeroing_mask
     if len(fills) == 1 and zeroed is not None and _is_of_rows(zeroed, fills[0], columns):
         return ""
     if zeroed is None or not fills or not all(zeroed.hides_like(t) for t in fills):
         return "between the softmax and the second product weights are hidden that it does not hide"
-    if weights.times and any(t.number == -math.inf for t in fills):
+    if weights.is_multiplied_by_zero and any(t.number == -math.inf for t in fills):
         return "weights are multiplied by zero where a row that is hidden throughout is NaN"
     if not (all(t.number == -math.inf for t in fills) or _are_terms_mild(terms)):
         return "what is added to the scores may be below what hidden ones are filled with"
@@ -128,7 +129,7 @@ def _is_of_rows(zeroed: FillMask, fill: FillMask, columns: int) -> bool:
 
     ``columns`` is the axis of the softmax.
     """
-    reduced_axes = reduction(zeroed.view, fill.view, ops.reduce_or)
+    reduced_axes = reduction_axes(zeroed.view, fill.view, ops.reduce_or)
     return reduced_axes == (columns,) and not (zeroed.hidden or fill.hidden)
 
 
@@ -176,7 +177,7 @@ def _has_visible_rows(fill: FillMask, columns: int) -> bool:
     value = fill.view.base
     if not dims.all_static(value.shape) or math.prod(value.shape) > LARGEST_MASK:
         return False
-    condition = known(value)
+    condition = constant_array(value)
     if condition is None:
         return False
     visible, axis = np.asarray(condition, bool) != fill.hidden, fill.view.axes[columns]
@@ -222,7 +223,7 @@ def _drop_lifting(mask: Mask, has_visible_rows: bool) -> Mask:
     if any(isinstance(t, AdditiveMask) and not _lowest_number(t) > lowest / 8 for t in mask.terms):
         return mask
     if has_visible_rows:
-        return replace(mask, lifted=False)
+        return replace(mask, needs_lifting=False)
     if any(f.number == -math.inf for f in fills):
         return mask
     higher = [

@@ -10,10 +10,17 @@ import numpy as np
 
 from converter.fuse.dependence import bound_scalar
 from converter.fuse.magnitudes import is_moderate
-from converter.fuse.match import Uses, converts_float, only_reader, operand, operands, peel
+from converter.fuse.match import (
+    MatchContext,
+    converts_float,
+    is_only_read_through,
+    operand,
+    operands,
+    peel,
+)
 from converter.ir import Value, dims, ops
-from converter.ir.axes import View, along
-from converter.ir.moves import above, descended
+from converter.ir.axes import View, view_of
+from converter.ir.moves import furthest_view, view_of_operand
 from converter.ir.op import Op
 from converter.ir.scalars import scalar
 
@@ -26,7 +33,7 @@ class AdditiveMask:
     dtype: np.dtype
     coefficient: float = 1.0
 
-    def times(self, number: float) -> AdditiveMask:
+    def multiplied_by(self, number: float) -> AdditiveMask:
         """Return the mask for scores that are multiplied by a number after it is added."""
         return replace(self, coefficient=self.coefficient * number)
 
@@ -35,7 +42,7 @@ class AdditiveMask:
 
         ``logical`` has the logical axes as a view of the axes of the mask.
         """
-        view = logical.of(self.view)
+        view = logical.compose(self.view)
         return None if view is None else replace(self, view=view)
 
 
@@ -56,7 +63,7 @@ class FillMask:
     hidden: bool
     value: Value
 
-    def times(self, number: float) -> FillMask:
+    def multiplied_by(self, number: float) -> FillMask:
         """Return the mask for scores that are multiplied by a number after it is applied."""
         return replace(self, number=self.number * number).rounded(self.dtype)
 
@@ -70,7 +77,7 @@ class FillMask:
 
         ``logical`` has the logical axes as a view of the axes of the mask.
         """
-        view = logical.of(self.view)
+        view = logical.compose(self.view)
         return None if view is None else replace(self, view=view)
 
     def hides_like(self, other: FillMask) -> bool:
@@ -80,9 +87,9 @@ class FillMask:
     def _without_negations(self) -> tuple[View, bool]:
         """Return the condition before logical negations, and its element at scores that are
         replaced."""
-        view, hidden = descended(self.view), self.hidden
+        view, hidden = furthest_view(self.view), self.hidden
         while view.op() is ops.not_:
-            view, hidden = descended(operand(view, 0)), not hidden
+            view, hidden = furthest_view(operand(view, 0)), not hidden
         return view, hidden
 
 
@@ -106,9 +113,9 @@ class Scores:
     terms: tuple[ScoreTerm, ...] = ()
     cap: float | None = None
 
-    def times(self, factor: float) -> Scores:
+    def multiplied_by(self, factor: float) -> Scores:
         """Return the scores multiplied by a number, with their terms multiplied too."""
-        terms = tuple(t.times(factor) for t in self.terms)
+        terms = tuple(t.multiplied_by(factor) for t in self.terms)
         if self.cap is None:
             return replace(self, scale=self.scale * factor, terms=terms)
         return replace(self, cap=self.cap * factor, terms=terms)
@@ -138,19 +145,21 @@ class ScoreStep:
                 return "the scores are masked, or capped, before they are multiplied"
             return replace(scores, factors=(*scores.factors, self.factor))
         added = () if self.term is None else (self.term,)
-        scaled = scores.times(self.number)
+        scaled = scores.multiplied_by(self.number)
         return replace(scaled, terms=(*scaled.terms, *added))
 
 
-def match_scores(logits: Value, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+def match_scores(logits: Value, context: MatchContext, reasons: list[str]) -> Iterator[Scores]:
     """Yield each way to see the operand of a softmax as scores of a product of queries and keys.
 
     Reasons why other ways are no scores are appended to ``reasons``.
     """
-    yield from _match_scores(logits, peel(along(logits)), uses, reasons)
+    yield from _match_scores(logits, peel(view_of(logits)), context, reasons)
 
 
-def _match_scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+def _match_scores(
+    value: Value, view: View, context: MatchContext, reasons: list[str]
+) -> Iterator[Scores]:
     """Yield the scores that a value is, from the operation that computes the base of its view.
 
     ``view`` is a view of ``value``. No other node may read ``value`` or anything up to the product.
@@ -158,21 +167,21 @@ def _match_scores(value: Value, view: View, uses: Uses, reasons: list[str]) -> I
     op = view.op()
     if op not in (*_SCORE_STEPS, ops.einsum, ops.tanh, ops.reshape):
         reasons.append(f"between the first product and the softmax stands {op or 'an input'}")
-    elif not only_reader(value, view.base, uses):
+    elif not is_only_read_through(value, view.base, context):
         reasons.append("the scores are used elsewhere")
     elif op is ops.einsum:
         yield from _match_product(view, reasons)
     elif op is ops.reshape:
-        yield from _match_reshaped(view, uses, reasons)
+        yield from _match_reshaped(view, context, reasons)
     elif op is ops.tanh:
-        yield from _match_capped(view, uses, reasons)
+        yield from _match_capped(view, context, reasons)
     else:
         steps = _SCORE_STEPS[op](view)
         if not steps:
             reasons.append(f"a {op} between the first product and the softmax is not understood")
         for step in steps:
             scored = view.node().inputs[step.index]
-            for inner in _match_scores(scored, operand(view, step.index), uses, reasons):
+            for inner in _match_scores(scored, operand(view, step.index), context, reasons):
                 inner_scores = step.apply(inner)
                 if isinstance(inner_scores, Scores):
                     yield inner_scores
@@ -193,29 +202,29 @@ def covers_base(view: View) -> bool:
     """Return True if a view has every element of its base exactly once."""
     repeated = any(factor.axis is None for group in view.groups for factor in group)
     return not repeated and all(
-        factors is not None and dims.same(dims.size_product([f.size for f in factors]), size)
+        factors is not None and dims.is_same_dim(dims.size_product([f.size for f in factors]), size)
         for factors, size in zip(
             map(view.nested_factors, range(view.base.rank)), view.base.shape, strict=True
         )
     )
 
 
-def _match_reshaped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+def _match_reshaped(view: View, context: MatchContext, reasons: list[str]) -> Iterator[Scores]:
     """Yield the scores behind a reshape that splits or merges axes for a mask, such as for
     windows."""
-    inner = above(view)
+    inner = view_of_operand(view)
     if inner is None:
         reasons.append("a reshape between the first product and the softmax is not understood")
     else:
-        yield from _match_scores(view.node().inputs[0], peel(inner), uses, reasons)
+        yield from _match_scores(view.node().inputs[0], peel(inner), context, reasons)
 
 
-def _match_capped(view: View, uses: Uses, reasons: list[str]) -> Iterator[Scores]:
+def _match_capped(view: View, context: MatchContext, reasons: list[str]) -> Iterator[Scores]:
     """Yield ``tanh`` of scores as scores with a cap of 1.
 
     The scores may have no terms before it, because the operator adds masks after the cap.
     """
-    for inner in _match_scores(view.node().inputs[0], operand(view, 0), uses, reasons):
+    for inner in _match_scores(view.node().inputs[0], operand(view, 0), context, reasons):
         if inner.terms or inner.cap is not None:
             reasons.append("the scores are masked, or capped, before they are capped")
         else:

@@ -21,10 +21,18 @@ import numpy as np
 from converter.fuse.attention.masks import VANISHING
 from converter.fuse.attention.scores import match_fills
 from converter.fuse.magnitudes import is_moderate
-from converter.fuse.match import PEELED, Recogniser, Uses, operand, operands, proved, through
-from converter.fuse.product_terms import reduction
+from converter.fuse.match import (
+    PEELED,
+    MatchContext,
+    Recogniser,
+    operand,
+    operands,
+    recogniser_from,
+    skip_one_move,
+)
+from converter.fuse.product_terms import reduction_axes
 from converter.ir import Node, Value, dims, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
@@ -56,14 +64,16 @@ STRICT = (
 NARROW = "in float16, scores may overflow before the maximum is subtracted, or afterwards"
 
 
-def prove_shift(node: Node, uses: Uses, strict: bool = False) -> ShiftedLogits | str | None:
+def match_shift(
+    node: Node, context: MatchContext, strict: bool = False
+) -> ShiftedLogits | str | None:
     """Match a softmax whose operand contains a shift that the softmax cancels.
 
     Return the shift, the reason for a near miss as a text, or None if there is no shift. With
     ``strict``, a shift by a maximum of several rows is a near miss. In float16, a shift is a near
     miss unless it is the maximum of one row and only moves and conversions follow it.
     """
-    logits = next(_shifts(along(node.inputs[0]), node.params["axis"], (), uses), None)
+    logits = next(_shifts(view_of(node.inputs[0]), node.params["axis"], (), context), None)
     if logits is None:
         return None
     is_narrow = float(jnp.finfo(node.out.dtype).max) < 1e38
@@ -72,7 +82,9 @@ def prove_shift(node: Node, uses: Uses, strict: bool = False) -> ShiftedLogits |
     return STRICT if strict and not logits.is_of_row else logits
 
 
-def _shifts(view: View, axis: int, steps: tuple[Step, ...], uses: Uses) -> Iterator[ShiftedLogits]:
+def _shifts(
+    view: View, axis: int, steps: tuple[Step, ...], context: MatchContext
+) -> Iterator[ShiftedLogits]:
     """Yield the shifts from which a view of logits is computed, the nearest first.
 
     ``axis`` is the axis of the softmax in the view. ``steps`` are the nodes from the softmax to the
@@ -83,11 +95,11 @@ def _shifts(view: View, axis: int, steps: tuple[Step, ...], uses: Uses) -> Itera
         return
     if node.op is ops.sub and (axes := _shifted_axes(node)) is not None:
         row_axis = view.axes[axis]
-        if row_axis in axes and (_keeps_order(steps) or _is_product(operand(along(node.out), 0))):
+        if row_axis in axes and (_keeps_order(steps) or _is_product(operand(view_of(node.out), 0))):
             yield ShiftedLogits(node, steps, axes == (row_axis,))
     for index, inner in _operands_with_shifts(view, axis):
-        if uses.single_use(node.inputs[index]):
-            yield from _shifts(inner, axis, (*steps, (node, index)), uses)
+        if context.single_use(node.inputs[index]):
+            yield from _shifts(inner, axis, (*steps, (node, index)), context)
 
 
 MOST_STEPS = 16
@@ -114,12 +126,12 @@ def _shifted_axes(node: Node) -> tuple[int, ...] | None:
     Guards around the maximum and fills of hidden elements in the first operand are skipped. Return
     None if the second operand is no such maximum.
     """
-    x, highest = operands(along(node.out))
-    if not dims.same_shape(node.inputs[0].shape, node.out.shape):
+    x, highest = operands(view_of(node.out))
+    if not dims.is_same_shape(node.inputs[0].shape, node.out.shape):
         return None
     while (guarded := _unguarded(highest)) is not None:
         highest = guarded
-    while (axes := reduction(highest, x, ops.reduce_max)) is None:
+    while (axes := reduction_axes(highest, x, ops.reduce_max)) is None:
         filled = match_fills(x) if x.op() is ops.select_n else []
         if not filled:
             return None
@@ -151,7 +163,7 @@ def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
     selections that fill with low numbers. ``axis`` is the axis of the softmax.
     """
     node = view.node()
-    if (inner := through(view)) is not None:
+    if (inner := skip_one_move(view)) is not None:
         yield 0, inner
     elif node.op in (ops.add, ops.sub):
         yield from ((i, view.operand(i)) for i in range(2 if node.op is ops.add else 1))
@@ -164,7 +176,7 @@ def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
         yield from ((i, view.operand(i)) for i, f in match_fills(view) if f.number <= VANISHING)
 
 
-def _build_unshifted(
+def _emit_unshifted(
     node: Node, logits: ShiftedLogits, editor: Editor, *, several_rows: list[Node]
 ) -> Value:
     """Emit the softmax without the shift.
@@ -175,7 +187,9 @@ def _build_unshifted(
         several_rows.append(node)
     value = logits.difference.inputs[0]
     for step, index in ((node, 0), *logits.steps)[::-1]:
-        value = editor.like(step, [value if i == index else v for i, v in enumerate(step.inputs)])
+        value = editor.copy_with_operands(
+            step, [value if i == index else v for i, v in enumerate(step.inputs)]
+        )
     return value
 
 
@@ -186,9 +200,9 @@ def shift_recogniser(strict: bool, several_rows: list[Node] | None = None) -> Re
     which such a shift is dropped is appended to ``several_rows``.
     """
     record = [] if several_rows is None else several_rows
-    return proved(
+    return recogniser_from(
         "Softmax",
         (ops.softmax,),
-        partial(prove_shift, strict=strict),
-        partial(_build_unshifted, several_rows=record),
+        partial(match_shift, strict=strict),
+        partial(_emit_unshifted, several_rows=record),
     )

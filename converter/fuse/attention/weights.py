@@ -12,9 +12,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from converter.fuse.attention.scores import FillMask, match_fills
-from converter.fuse.match import Uses, only_reader, operand, operands, peel, through
+from converter.fuse.match import (
+    MatchContext,
+    is_only_read_through,
+    operand,
+    operands,
+    peel,
+    skip_one_move,
+)
 from converter.ir import Value, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 
 
 @dataclass(frozen=True)
@@ -22,33 +29,35 @@ class AttentionWeights:
     """A softmax along the axes of an operand of the second product.
 
     - `softmax`: the view of the softmax.
-    - `zeroed`: the mask, along the axes of the softmax, of the weights that are set to zero, or
-      None.
-    - `times`: whether these weights are multiplied by zero, which leaves NaN.
+    - `zeroing_mask`: the mask, along the axes of the softmax, of the weights that are set to zero,
+      or None.
+    - `is_multiplied_by_zero`: whether these weights are multiplied by zero, which leaves NaN.
     """
 
     softmax: View
-    zeroed: FillMask | None = None
-    times: bool = False
+    zeroing_mask: FillMask | None = None
+    is_multiplied_by_zero: bool = False
 
 
-def match_weights(value: Value, uses: Uses) -> AttentionWeights | str | None:
+def match_weights(value: Value, context: MatchContext) -> AttentionWeights | str | None:
     """Match an operand of a product as weights of attention: a softmax, perhaps with weights set to
     zero.
 
     Return the weights. Return a text, the reason for a near miss, if there is a softmax that other
     nodes read too. Return None if there is no softmax.
     """
-    view = _behind_moves(along(value))
+    view = _behind_moves(view_of(value))
     if view.op() is ops.softmax:
-        return AttentionWeights(view) if only_reader(value, view.base, uses) else ELSEWHERE
-    for index, zeroed in _match_zeroed(along(view.base)) if view.base.node is not None else ():
-        softmax = operand(along(view.base), index, rounding=True)
-        composed = view.of(softmax) if softmax.op() is ops.softmax else None
+        return (
+            AttentionWeights(view) if is_only_read_through(value, view.base, context) else ELSEWHERE
+        )
+    for index, zeroed in _match_zeroed(view_of(view.base)) if view.base.node is not None else ():
+        softmax = operand(view_of(view.base), index, rounding=True)
+        composed = view.compose(softmax) if softmax.op() is ops.softmax else None
         if composed is not None:
             inner = view.node().inputs[index]
-            is_alone = only_reader(value, view.base, uses)
-            is_alone = is_alone and only_reader(inner, softmax.base, uses)
+            is_alone = is_only_read_through(value, view.base, context)
+            is_alone = is_alone and is_only_read_through(inner, softmax.base, context)
             hiding = replace(zeroed, view=_along_axes_of(zeroed.view, softmax))
             return (
                 AttentionWeights(composed, hiding, view.op() is ops.mul) if is_alone else ELSEWHERE
@@ -65,7 +74,7 @@ def _behind_moves(view: View) -> View:
 
     Reshapes that split or merge axes are removed too.
     """
-    while (inner := through(view, rounding=True)) is not None:
+    while (inner := skip_one_move(view, rounding=True)) is not None:
         view = inner
     return view
 
@@ -78,7 +87,7 @@ def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
     if view.op() is ops.select_n:
         yield from ((i, filled) for i, filled in match_fills(view) if filled.number == 0)
     for i, factor in enumerate(operands(view)) if view.op() is ops.mul else ():
-        converted = factor.base.made_by(ops.convert_element_type)
+        converted = factor.base.producer_if(ops.convert_element_type)
         if converted is not None and (source := converted.inputs[0]).dtype == np.bool_:
             condition = peel(factor._replace(base=source))
             yield 1 - i, FillMask(condition, view.base.dtype, 0.0, False, source)
@@ -87,4 +96,4 @@ def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
 def _along_axes_of(view: View, other: View) -> View:
     """Return a view along the axes of the base of ``other``, which has the same logical axes."""
     positions = {axis: i for i, axis in enumerate(other.axes) if axis is not None}
-    return view.take(map(positions.get, range(other.base.rank)))
+    return view.select_axes(map(positions.get, range(other.base.rank)))

@@ -18,36 +18,41 @@ from functools import partial, reduce
 
 import numpy as np
 
-from converter.fuse.match import Uses, proved
-from converter.fuse.recurrent.cells import RecurrentCell, cell
-from converter.fuse.recurrent.lift import Lifter, makers, varying
-from converter.fuse.recurrent.loop_results import RemainingLoop, Result, results, write_rest
-from converter.fuse.recurrent.selection import INNER, TIME, forwards, goes_back
+from converter.fuse.match import MatchContext, recogniser_from
+from converter.fuse.recurrent.cells import RecurrentCell, match_cell
+from converter.fuse.recurrent.lift import Lifter, dependent_ids, find_producers
+from converter.fuse.recurrent.loop_results import (
+    RemainingLoop,
+    Result,
+    emit_remaining_loop,
+    match_results,
+)
+from converter.fuse.recurrent.selection import INNER, TIME, runs_backwards, to_forward_order
 from converter.fuse.recurrent.terms import Body, GateTerm
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View
 from converter.ir.dims import Dim, Shape
-from converter.ir.moves import write
+from converter.ir.moves import emit_view
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
 
 @dataclass(frozen=True)
-class Recurrent:
+class RecurrentLayer:
     """A matched recurrent layer: its cell, its inputs, and the outputs of the loop.
 
     - `sources`: the inputs, which are concatenated along their width.
     - `results`: the outputs of the loop that the operator computes, by their index.
-    - `others`: the loop that computes the other outputs, or None if there are none.
+    - `remaining_loop`: the loop that computes the other outputs, or None if there are none.
     """
 
     cell: RecurrentCell
     sources: tuple[View, ...]
     results: dict[int, Result]
-    others: RemainingLoop | None
+    remaining_loop: RemainingLoop | None
 
 
-def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
+def match_recurrent(node: Node, context: MatchContext) -> RecurrentLayer | str | None:
     """Match a ``scan`` whose body is an LSTM, GRU or RNN cell.
 
     Each axis of each state is tried as the axis that the products with weights sum over. Return the
@@ -55,7 +60,7 @@ def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
     round or without inputs.
     """
     graph, carried = node.bodies["body"], node.params["num_carry"]
-    has_several_rounds = dims.is_at_least(node.params["length"], 1) and not dims.same(
+    has_several_rounds = dims.is_at_least(node.params["length"], 1) and not dims.is_same_dim(
         node.params["length"], 1
     )
     if (
@@ -67,64 +72,67 @@ def prove_recurrent(node: Node, uses: Uses) -> Recurrent | str | None:
     reason: str | None = None
     for state, new_state in zip(graph.inputs[:carried], graph.outputs, strict=False):
         for feature in reversed(range(state.rank)):
-            cell_or_reason = cell(Body(node, state, feature), new_state)
+            cell_or_reason = match_cell(Body(node, state, feature), new_state)
             if isinstance(cell_or_reason, RecurrentCell):
-                return _check_layer(cell_or_reason, uses)
+                return _check_layer(cell_or_reason, context)
             reason = reason or cell_or_reason
     return reason
 
 
-def _check_layer(proved_cell: RecurrentCell, uses: Uses) -> Recurrent | str | None:
+def _check_layer(matched_cell: RecurrentCell, context: MatchContext) -> RecurrentLayer | str | None:
     """Return the layer of a matched cell, or the reason why the operator cannot compute it.
 
     All values must have one dtype that the runtime's LSTM supports. All inputs must be read in the
     same direction and have a static width. Return None if the cell reads no inputs or does not read
     its state.
     """
-    terms = [term for gate in proved_cell.gates for term in gate]
+    terms = [term for gate in matched_cell.gates for term in gate]
     sources = dict.fromkeys(t.source for t in terms if t.kind == "x" and t.source is not None)
     if not sources or not any(t.kind in ("h", "reset") for t in terms):
         return None
-    dtypes = {proved_cell.body.state.dtype, *(t.weights.base.dtype for t in terms)}
+    dtypes = {matched_cell.body.state.dtype, *(t.weights.base.dtype for t in terms)}
     dtypes.update(s.base.dtype for s in sources)
-    if len(dtypes) != 1 or not uses.takes("LSTM", proved_cell.body.state.dtype):
+    if len(dtypes) != 1 or not context.takes("LSTM", matched_cell.body.state.dtype):
         return "the runtime's operator does not take its dtypes"
-    if len({goes_back(s) for s in sources}) != 1:
+    if len({runs_backwards(s) for s in sources}) != 1:
         return "it goes through one input forwards and through another backwards"
-    widths = [proved_cell.body.state.shape[proved_cell.body.feature], *map(width, sources)]
+    widths = [
+        matched_cell.body.state.shape[matched_cell.body.feature],
+        *map(feature_count, sources),
+    ]
     if not dims.all_static(widths):
         return "its width is not known"
-    results_or_reason = results(proved_cell)
+    results_or_reason = match_results(matched_cell)
     return (
         results_or_reason
         if isinstance(results_or_reason, str)
-        else Recurrent(proved_cell, tuple(sources), *results_or_reason)
+        else RecurrentLayer(matched_cell, tuple(sources), *results_or_reason)
     )
 
 
 # ------------------------------------------------------------------------------------------ writing
 
 
-def build_recurrent(node: Node, recurrent: Recurrent, editor: Editor) -> list[Value]:
+def emit_recurrent(node: Node, recurrent: RecurrentLayer, editor: Editor) -> list[Value]:
     """Emit the recurrent operator, and return all outputs of the loop ``node``.
 
     Outputs that the operator does not compute are computed by a loop after it.
     """
-    proved_cell = recurrent.cell
+    matched_cell = recurrent.cell
     _move_invariant_nodes(recurrent, editor)
-    writer = _Writer(recurrent, editor)
-    backwards = goes_back(recurrent.sources[0])
+    writer = _OperandEmitter(recurrent, editor)
+    backwards = runs_backwards(recurrent.sources[0])
     params = {
         "reverse": node.params["reverse"] != backwards,
-        "activations": proved_cell.activations,
+        "activations": matched_cell.activations,
     }
-    if proved_cell.op is ops.gru:
-        params["reset_last"] = proved_cell.reset_last
+    if matched_cell.op is ops.gru:
+        params["reset_last"] = matched_cell.reset_last
     inputs = [writer.inputs(), *writer.weights(), *writer.initial()]
     time, batch, hidden = node.params["length"], writer.batch, writer.hidden
     types: list[tuple[Shape, np.dtype]] = [((time, 1, batch, hidden), node.out.dtype)]
-    types += [((1, batch, hidden), node.out.dtype) for _ in proved_cell.states]
-    all_states, *last_states = editor.add_many(proved_cell.op, inputs, types, params)
+    types += [((1, batch, hidden), node.out.dtype) for _ in matched_cell.states]
+    all_states, *last_states = editor.add_many(matched_cell.op, inputs, types, params)
     stacked = editor.reshape(all_states, (time, *(writer.sizes[a] for a in writer.axes)))
     if backwards:
         stacked = editor.rev(stacked, (0,))
@@ -132,28 +140,28 @@ def build_recurrent(node: Node, recurrent: Recurrent, editor: Editor) -> list[Va
 
     def written(result: Result, shape: Shape) -> Value:
         value = stacked if result.stacked else ends[result.index]
-        return result.written(editor, value, writer.axes, shape)
+        return result.emit(editor, value, writer.axes, shape)
 
     outputs = {i: written(result, node.outputs[i].shape) for i, result in recurrent.results.items()}
-    if recurrent.others is not None:
-        axes = proved_cell.body.axes
-        states = written(Result(0, axes, True), (time, *proved_cell.body.state.shape))
-        outputs.update(write_rest(recurrent.others, node, states, editor))
+    if recurrent.remaining_loop is not None:
+        axes = matched_cell.body.axes
+        states = written(Result(0, axes, True), (time, *matched_cell.body.state.shape))
+        outputs.update(emit_remaining_loop(recurrent.remaining_loop, node, states, editor))
     return [outputs[i] for i in range(len(node.outputs))]
 
 
-def _move_invariant_nodes(recurrent: Recurrent, editor: Editor) -> None:
+def _move_invariant_nodes(recurrent: RecurrentLayer, editor: Editor) -> None:
     """Add the nodes of the loop's body that compute the same in each round before the loop.
 
     Only those are added from which weights or the remaining loop are computed.
     """
-    graph, others = recurrent.cell.body.graph, recurrent.others
+    graph, remaining_loop = recurrent.cell.body.graph, recurrent.remaining_loop
     needed = {id(term.weights.base) for gate in recurrent.cell.gates for term in gate}
-    if others is not None:
-        needed.update(id(v) for node in others.nodes for v in node.operands())
-        needed.update(id(graph.outputs[i]) for i in others.outputs)
-    varying_ids, moved_nodes = varying(graph, graph.inputs), []
-    for node in makers(graph, [source.base for source in recurrent.sources], varying_ids):
+    if remaining_loop is not None:
+        needed.update(id(v) for node in remaining_loop.nodes for v in node.operands())
+        needed.update(id(graph.outputs[i]) for i in remaining_loop.outputs)
+    varying_ids, moved_nodes = dependent_ids(graph, graph.inputs), []
+    for node in find_producers(graph, [source.base for source in recurrent.sources], varying_ids):
         needed.update(id(v) for v in node.operands())
     for node in reversed(graph.nodes):
         if any(id(v) in needed - varying_ids for v in node.outputs):
@@ -162,14 +170,14 @@ def _move_invariant_nodes(recurrent: Recurrent, editor: Editor) -> None:
     editor.nodes.extend(reversed(moved_nodes))
 
 
-class _Writer:
+class _OperandEmitter:
     """Emitter of the operands of the recurrent operator.
 
     ``axes`` are the axes of the state, with the axis of features last. ``sizes`` has their sizes
     and the number of rounds.
     """
 
-    def __init__(self, recurrent: Recurrent, editor: Editor) -> None:
+    def __init__(self, recurrent: RecurrentLayer, editor: Editor) -> None:
         self.recurrent, self.cell, self.editor = recurrent, recurrent.cell, editor
         body = self.cell.body
         self.dtype = body.state.dtype
@@ -185,7 +193,7 @@ class _Writer:
         """Return the inputs of all rounds, concatenated along their width: [T, B, I]."""
         axes = (TIME, *self.axes[:-1], INNER)
         parts = [
-            self._emit_view(forwards(self._before_loop(s)), axes, width(s))
+            self._emit_view(to_forward_order(self._before_loop(s)), axes, feature_count(s))
             for s in self.recurrent.sources
         ]
         joined = parts[0] if len(parts) == 1 else self.editor.concatenate(parts, len(axes) - 1)
@@ -202,17 +210,17 @@ class _Writer:
         count = loop.params["num_carry"]
         scanned = zip(map(id, graph.inputs[count:]), loop.inputs[count:], strict=True)
         lifter = Lifter(loop.params["length"], self.editor, dict(scanned))
-        nodes = makers(graph, [source.base], varying(graph, graph.inputs[count:]))
+        nodes = find_producers(graph, [source.base], dependent_ids(graph, graph.inputs[count:]))
         if not nodes:
             return source
         (value,) = lifter.run(nodes, [source.base])
-        return source.onto(value, range(1, value.rank)).put(TIME, 0)
+        return source.rebase(value, range(1, value.rank)).replace_axis(TIME, 0)
 
     def _emit_view(self, view: View, axes: Sequence[int], inner: Dim) -> Value:
         """Emit a view with these axes only. ``inner`` is the size of the axis that products sum
         over."""
         sizes = {**self.sizes, INNER: inner}
-        return write(self.editor, view.take(axes), tuple(sizes[a] for a in axes))
+        return emit_view(self.editor, view.select_axes(axes), tuple(sizes[a] for a in axes))
 
     def weights(self) -> list[Value]:
         """Return the matrices for inputs and for states, and the biases, each with an axis of
@@ -223,7 +231,7 @@ class _Writer:
             source_terms = [
                 [t for t in gate if t.source == source and t.kind == "x"] for gate in gates
             ]
-            columns.append(self._emit_rows(source_terms, width(source)))
+            columns.append(self._emit_rows(source_terms, feature_count(source)))
         of_inputs = columns[0] if len(columns) == 1 else self.editor.concatenate(columns, 1)
         carried = [[t for t in gate if t.kind in ("h", "reset")] for gate in gates]
         operands = of_inputs, self._emit_rows(carried, self.hidden), self._emit_biases()
@@ -287,9 +295,9 @@ def _split_biases(terms: Sequence[GateTerm]) -> tuple[Sequence[GateTerm], Sequen
     return (ungated, gated) if gated or len(ungated) < 2 else (ungated[:1], ungated[1:])
 
 
-def width(source: View) -> Dim:
+def feature_count(source: View) -> Dim:
     """Return the number of features of an input."""
     return dims.size_product([factor.size for factor in source.groups[INNER]])
 
 
-RECURRENT = proved("LSTM, GRU or RNN", (ops.scan,), prove_recurrent, build_recurrent)
+RECURRENT = recogniser_from("LSTM, GRU or RNN", (ops.scan,), match_recurrent, emit_recurrent)

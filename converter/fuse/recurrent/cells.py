@@ -14,7 +14,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from converter.fuse.recurrent.selection import Polynomial, polynomial, selected_operands
-from converter.fuse.recurrent.terms import Body, GateTerm, Reader, activation, negated
+from converter.fuse.recurrent.terms import Body, GateTerm, Reader, match_activation, negated
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View
 from converter.ir.op import Op
@@ -54,7 +54,7 @@ class RecurrentCell:
     reset_last: bool = False
 
 
-def cell(body: Body, result: Value) -> RecurrentCell | str | None:
+def match_cell(body: Body, result: Value) -> RecurrentCell | str | None:
     """Match the cell whose state ``body.state`` gets the new value ``result``.
 
     Return the cell. Return a text, the reason for a near miss, if the new value has gates but is no
@@ -77,7 +77,7 @@ def cell(body: Body, result: Value) -> RecurrentCell | str | None:
 def _is_gated(new_state: View) -> bool:
     """Return True if a value is a sum of products in which an activation is a factor."""
     factors = {factor for factors in polynomial(new_state) or {} for factor in factors}
-    return any(activation(factor) is not None for factor in factors)
+    return any(match_activation(factor) is not None for factor in factors)
 
 
 # ------------------------------------------------------------------------------------------- LSTM
@@ -92,7 +92,7 @@ def _lstm(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell |
     body = reader.body
     for factors, number in parts.items():
         for factor in factors:
-            outer, other_factors = activation(factor), factors - {factor}
+            outer, other_factors = match_activation(factor), factors - {factor}
             state = None if outer is None else _find_cell_state(body, outer.of)
             if outer is None or state is None or len(other_factors) != 1:
                 continue
@@ -107,7 +107,7 @@ def _find_cell_state(body: Body, view: View) -> Value | None:
     """Return the other state of the loop whose new value is ``view``, or None."""
     carried = body.loop.params["num_carry"]
     for old_state, new_state in zip(body.graph.inputs[:carried], body.graph.outputs, strict=False):
-        is_candidate = old_state is not body.state and dims.same_shape(
+        is_candidate = old_state is not body.state and dims.is_same_shape(
             old_state.shape, body.state.shape
         )
         if is_candidate and body.select(new_state) == view:
@@ -161,7 +161,7 @@ def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
     Return None if one of them is no activation of a sum of products and biases, or if a gate
     multiplies one of its terms.
     """
-    activations = [activation(gate) for gate in gates]
+    activations = [match_activation(gate) for gate in gates]
     recognised = [gate for gate in activations if gate is not None]
     terms = [reader.terms(gate.of) for gate in recognised]
     plain_terms = [
@@ -186,7 +186,7 @@ def _gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | 
     """
     old_state = reader.body.select(reader.body.state)
     for update, candidate, is_complement in _blends(parts, old_state):
-        update_gates, inner = _gates(reader, (update,)), activation(candidate)
+        update_gates, inner = _gates(reader, (update,)), match_activation(candidate)
         terms = None if inner is None else reader.terms(inner.of)
         if update_gates is None or terms is None or inner is None:
             return NOT_PRODUCTS

@@ -7,14 +7,14 @@ The rounds are the first axis of the values then.
 from collections.abc import Callable, Container, Sequence
 
 from converter.ir import Graph, Node, Value, ops
-from converter.ir.axes import along
+from converter.ir.axes import view_of
 from converter.ir.dims import Dim
-from converter.ir.moves import above, write
+from converter.ir.moves import emit_view, view_of_operand
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 
 
-def varying(graph: Graph, inputs: Sequence[Value]) -> set[int]:
+def dependent_ids(graph: Graph, inputs: Sequence[Value]) -> set[int]:
     """Return the ids of the values in a loop's body that depend on ``inputs``."""
     dependent = {id(v) for v in inputs}
     for node in graph.nodes:
@@ -23,7 +23,7 @@ def varying(graph: Graph, inputs: Sequence[Value]) -> set[int]:
     return dependent
 
 
-def makers(graph: Graph, outputs: Sequence[Value], among: Container[int]) -> list[Node]:
+def find_producers(graph: Graph, outputs: Sequence[Value], among: Container[int]) -> list[Node]:
     """Return the nodes from which ``outputs`` are computed, in the order of the graph.
 
     Only nodes with a result whose id is in ``among`` are returned, and the search does not go past
@@ -38,7 +38,7 @@ def makers(graph: Graph, outputs: Sequence[Value], among: Container[int]) -> lis
     return nodes[::-1]
 
 
-def can_lift(nodes: Sequence[Node]) -> bool:
+def can_vectorize(nodes: Sequence[Node]) -> bool:
     """Return True if each node has a rule in `LIFTED`, so that a `Lifter` can compute it for all
     rounds."""
     return all(node.op in LIFTED for node in nodes)
@@ -58,18 +58,20 @@ class Lifter:
         """Emit these nodes for all rounds, and return the values of ``outputs`` for all rounds."""
         for node in nodes:
             self.varying[id(node.out)] = LIFTED[node.op](node, self)
-        return [self.whole(v) for v in outputs]
+        return [self.for_all_rounds(v) for v in outputs]
 
-    def whole(self, value: Value) -> Value:
+    def for_all_rounds(self, value: Value) -> Value:
         """Return a value for all rounds. It is repeated if it is the same in each round."""
         if id(value) in self.varying:
             return self.varying[id(value)]
         shape = (self.length, *value.shape)
         return self.editor.broadcast(value, shape, range(1, len(shape)))
 
-    def again(self, node: Node, inputs: Sequence[Value], **changes: object) -> Value:
+    def lift_node(self, node: Node, inputs: Sequence[Value], **changes: object) -> Value:
         """Emit a node for all rounds on these inputs, with some parameters changed."""
-        return self.editor.like(node, inputs, (self.length, *node.out.shape), **changes)
+        return self.editor.copy_with_operands(
+            node, inputs, (self.length, *node.out.shape), **changes
+        )
 
 
 def _elementwise(node: Node, lifter: Lifter) -> Value:
@@ -82,8 +84,10 @@ def _elementwise(node: Node, lifter: Lifter) -> Value:
         varies = id(value) in lifter.varying
         ones = (1,) * (node.out.rank - value.rank)
         shape = (lifter.length, *ones, *value.shape)
-        inputs.append(lifter.editor.reshape(lifter.whole(value), shape) if varies else value)
-    return lifter.again(node, inputs)
+        inputs.append(
+            lifter.editor.reshape(lifter.for_all_rounds(value), shape) if varies else value
+        )
+    return lifter.lift_node(node, inputs)
 
 
 def _lift_product(node: Node, lifter: Lifter) -> Value:
@@ -95,20 +99,26 @@ def _lift_product(node: Node, lifter: Lifter) -> Value:
     ]
     inputs = [lifter.varying.get(id(v), v) for v in node.inputs]
     out = [rounds, *node.params["out"]]
-    return lifter.again(node, inputs, lhs=labels[0], rhs=labels[1], out=out)
+    return lifter.lift_node(node, inputs, lhs=labels[0], rhs=labels[1], out=out)
 
 
 def _lift_reshape(node: Node, lifter: Lifter) -> Value:
     """Emit a reshape for all rounds."""
-    return lifter.editor.reshape(lifter.whole(node.inputs[0]), (lifter.length, *node.out.shape))
+    return lifter.editor.reshape(
+        lifter.for_all_rounds(node.inputs[0]), (lifter.length, *node.out.shape)
+    )
 
 
 def _lift_moved(node: Node, lifter: Lifter) -> Value:
     """Emit a transpose, broadcast or slice for all rounds."""
-    source, view = lifter.whole(node.inputs[0]), above(along(node.out))
+    source, view = lifter.for_all_rounds(node.inputs[0]), view_of_operand(view_of(node.out))
     assert view is not None, node
-    rounds_view = view.take((None, *range(node.out.rank))).onto(source, range(1, source.rank))
-    return write(lifter.editor, rounds_view.put(0, 0), (lifter.length, *node.out.shape))
+    rounds_view = view.select_axes((None, *range(node.out.rank))).rebase(
+        source, range(1, source.rank)
+    )
+    return emit_view(
+        lifter.editor, rounds_view.replace_axis(0, 0), (lifter.length, *node.out.shape)
+    )
 
 
 def _lift_along(node: Node, lifter: Lifter) -> Value:
@@ -117,15 +127,15 @@ def _lift_along(node: Node, lifter: Lifter) -> Value:
     lifted_params = {
         k: v + 1 if isinstance(v, int) else tuple(a + 1 for a in v) for k, v in axis_params.items()
     }
-    return lifter.again(node, [lifter.whole(v) for v in node.inputs], **lifted_params)
+    return lifter.lift_node(node, [lifter.for_all_rounds(v) for v in node.inputs], **lifted_params)
 
 
 LIFTED: dict[Op, Callable[[Node, Lifter], Value]] = {
-    **dict.fromkeys((op for op in ops.stated() if op.elementwise), _elementwise),
+    **dict.fromkeys((op for op in ops.defined_ops() if op.elementwise), _elementwise),
     ops.einsum: _lift_product,
     ops.reshape: _lift_reshape,
     **dict.fromkeys((ops.transpose, ops.broadcast_in_dim, ops.slice), _lift_moved),
     **dict.fromkeys((ops.concatenate, ops.softmax, ops.log_softmax), _lift_along),
-    **dict.fromkeys((op for op in ops.stated() if op.reduces), _lift_along),
+    **dict.fromkeys((op for op in ops.defined_ops() if op.reduces), _lift_along),
 }
 """Rules that emit a node for all rounds at once, by the operation."""

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import RecurrentCell
-from converter.fuse.recurrent.lift import Lifter, can_lift, makers, varying
+from converter.fuse.recurrent.lift import Lifter, can_vectorize, dependent_ids, find_producers
 from converter.fuse.recurrent.selection import TIME
 from converter.ir import Graph, Node, Value, make_node, ops
-from converter.ir.axes import along
+from converter.ir.axes import view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import descended, write
+from converter.ir.moves import emit_view, furthest_view
 from converter.ir.rewrite import Editor
 
 
@@ -35,7 +35,7 @@ class Result:
     axes: tuple[int | None, ...]
     stacked: bool
 
-    def written(self, editor: Editor, value: Value, axes: Sequence[int], shape: Shape) -> Value:
+    def emit(self, editor: Editor, value: Value, axes: Sequence[int], shape: Shape) -> Value:
         """Emit the output of the loop with this shape, from an output of the operator.
 
         ``value`` has the ``axes`` of the state. If the result is stacked, it has the axis of rounds
@@ -43,8 +43,8 @@ class Result:
         """
         axis_names = (TIME, *axes) if self.stacked else tuple(axes)
         result_axes = (TIME, *self.axes) if self.stacked else self.axes
-        view = along(value, [None if a is None else axis_names.index(a) for a in result_axes])
-        return write(editor, view, shape)
+        view = view_of(value, [None if a is None else axis_names.index(a) for a in result_axes])
+        return emit_view(editor, view, shape)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class RemainingLoop:
     scanned: tuple[int, ...]
 
 
-def results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop | None] | str:
+def match_results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop | None] | str:
     """Return which outputs of a loop the operator computes, and the loop for the other outputs.
 
     The first are by their index. The loop is None if there are no other outputs. Return a text, the
@@ -83,13 +83,13 @@ def results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop | Non
         if matches:
             results_by_index[i] = matches[0]
     missing = [i for i in range(len(graph.outputs)) if i not in results_by_index]
-    others = rest(cell, missing)
-    if others is None:
+    remaining_loop = find_remaining_loop(cell, missing)
+    if remaining_loop is None:
         return "its loop gives more than what the new states of the cell say"
     direct_results = {
-        i: result for i, result in results_by_index.items() if i not in others.outputs
+        i: result for i, result in results_by_index.items() if i not in remaining_loop.outputs
     }
-    return direct_results, others if missing else None
+    return direct_results, remaining_loop if missing else None
 
 
 def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Result | None:
@@ -98,7 +98,7 @@ def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Res
 
     ``stacked`` tells whether the loop returns the output of each round.
     """
-    state, value_view = cell.results[index], descended(along(value))
+    state, value_view = cell.results[index], furthest_view(view_of(value))
     value_groups, state_groups = (
         [group for group in view.groups if group] for view in (value_view, state)
     )
@@ -112,7 +112,7 @@ def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Res
 # -------------------------------------------------------------------------- the remaining outputs
 
 
-def rest(cell: RecurrentCell, missing: Sequence[int]) -> RemainingLoop | None:
+def find_remaining_loop(cell: RecurrentCell, missing: Sequence[int]) -> RemainingLoop | None:
     """Return the nodes of the missing outputs, if the new state is all that they need of the cell.
 
     ``missing`` are the indices of outputs of the loop. Outputs that the nodes carry themselves are
@@ -121,10 +121,10 @@ def rest(cell: RecurrentCell, missing: Sequence[int]) -> RemainingLoop | None:
     graph, count = cell.body.graph, cell.body.loop.params["num_carry"]
     state = graph.outputs[graph.inputs.index(cell.body.state)]
     carried = [i for i in missing if i < count]
-    loop_dependent = varying(graph, graph.inputs) - {id(state)}
+    loop_dependent = dependent_ids(graph, graph.inputs) - {id(state)}
     while True:
         remaining = [*carried, *(i for i in missing if i >= count)]
-        nodes = makers(graph, [graph.outputs[i] for i in remaining], loop_dependent)
+        nodes = find_producers(graph, [graph.outputs[i] for i in remaining], loop_dependent)
         read_ids = {id(v) for node in nodes for v in node.operands()}
         read_ids.update(id(graph.outputs[i]) for i in remaining)
         added_states = [
@@ -139,8 +139,8 @@ def rest(cell: RecurrentCell, missing: Sequence[int]) -> RemainingLoop | None:
     return RemainingLoop(tuple(remaining), tuple(nodes), state, tuple(carried), tuple(scanned))
 
 
-def write_rest(
-    others: RemainingLoop, loop: Node, states: Value, editor: Editor
+def emit_remaining_loop(
+    remaining_loop: RemainingLoop, loop: Node, states: Value, editor: Editor
 ) -> dict[int, Value]:
     """Emit the remaining outputs of a loop and return them by their index.
 
@@ -148,23 +148,27 @@ def write_rest(
     once if possible, otherwise as a loop.
     """
     graph = loop.bodies["body"]
-    arrays = [loop.inputs[i] for i in others.scanned]
-    inputs = [graph.inputs[i] for i in others.scanned]
-    outputs = [graph.outputs[i] for i in others.outputs]
-    if not others.carried and can_lift(others.nodes):
-        varying_values = dict(zip(map(id, (*inputs, others.state)), (*arrays, states), strict=True))
-        values = Lifter(loop.params["length"], editor, varying_values).run(others.nodes, outputs)
-        return dict(zip(others.outputs, values, strict=True))
-    state = Value(others.state.shape, others.state.dtype, kind="input")
-    carried_inputs = [graph.inputs[i] for i in others.carried]
-    body = Graph([*carried_inputs, *inputs, state], outputs, list(others.nodes))
-    body.replace_operands(lambda v: state if v is others.state else v)
-    initial_values = [loop.inputs[i] for i in others.carried]
-    types = [(loop.outputs[i].shape, loop.outputs[i].dtype) for i in others.outputs]
-    params = {**loop.params, "num_carry": len(others.carried)}
+    arrays = [loop.inputs[i] for i in remaining_loop.scanned]
+    inputs = [graph.inputs[i] for i in remaining_loop.scanned]
+    outputs = [graph.outputs[i] for i in remaining_loop.outputs]
+    if not remaining_loop.carried and can_vectorize(remaining_loop.nodes):
+        varying_values = dict(
+            zip(map(id, (*inputs, remaining_loop.state)), (*arrays, states), strict=True)
+        )
+        values = Lifter(loop.params["length"], editor, varying_values).run(
+            remaining_loop.nodes, outputs
+        )
+        return dict(zip(remaining_loop.outputs, values, strict=True))
+    state = Value(remaining_loop.state.shape, remaining_loop.state.dtype, kind="input")
+    carried_inputs = [graph.inputs[i] for i in remaining_loop.carried]
+    body = Graph([*carried_inputs, *inputs, state], outputs, list(remaining_loop.nodes))
+    body.replace_operands(lambda v: state if v is remaining_loop.state else v)
+    initial_values = [loop.inputs[i] for i in remaining_loop.carried]
+    types = [(loop.outputs[i].shape, loop.outputs[i].dtype) for i in remaining_loop.outputs]
+    params = {**loop.params, "num_carry": len(remaining_loop.carried)}
     node = make_node(
         ops.scan, [*initial_values, *arrays, states], types, params, source=loop.source
     )
     node.bodies = {"body": body}
     editor.nodes.append(node)
-    return dict(zip(others.outputs, node.outputs, strict=True))
+    return dict(zip(remaining_loop.outputs, node.outputs, strict=True))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from converter.ir import ops
 from converter.ir.axes import Factor, View, is_forward
-from converter.ir.moves import descended
+from converter.ir.moves import furthest_view
 from converter.ir.op import Op
 from converter.ir.scalars import scalar
 
@@ -24,26 +24,26 @@ def selected_operands(view: View) -> list[View]:
 
     Moves and slices are removed from the operands.
     """
-    return [descended(view.operand(i)) for i in range(len(view.node().inputs))]
+    return [furthest_view(view.operand(i)) for i in range(len(view.node().inputs))]
 
 
-def turned_selection(view: View, feature: int) -> View:
+def exchange_feature_axis(view: View, feature: int) -> View:
     """Return the view with the axis ``feature`` and the axis that products sum over (``INNER``)
     exchanged."""
     axes = list(range(len(view.groups)))
     axes[feature], axes[INNER] = axes[INNER], axes[feature]
-    return view.take(axes)
+    return view.select_axes(axes)
 
 
-def goes_back(view: View) -> bool:
+def runs_backwards(view: View) -> bool:
     """Return True if the view runs through the rounds of the loop from the last to the first."""
     return any(not is_forward(f.stride) for f in view.groups[TIME])
 
 
-def forwards(view: View) -> View:
+def to_forward_order(view: View) -> View:
     """Return the view with the rounds of the loop from the first to the last."""
     starts, groups = list(view.starts), list(view.groups)
-    for axis, stride, size in groups[TIME] if goes_back(view) else ():
+    for axis, stride, size in groups[TIME] if runs_backwards(view) else ():
         starts[axis or 0] += stride * (size - 1)
         groups[TIME] = (Factor(axis, -stride, size),)
     return View(view.base, tuple(groups), tuple(starts))

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from converter.fuse.recurrent.lift import can_lift, makers, varying
-from converter.fuse.recurrent.selection import INNER, TIME, selected_operands, turned_selection
+from converter.fuse.recurrent.lift import can_vectorize, dependent_ids, find_producers
+from converter.fuse.recurrent.selection import INNER, TIME, exchange_feature_axis, selected_operands
 from converter.ir import Graph, Node, Value, const, dims, ops
-from converter.ir.axes import View, along
-from converter.ir.moves import descended
+from converter.ir.axes import View, view_of
+from converter.ir.moves import furthest_view
 from converter.ir.scalars import scalar
 
 GATE_ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
@@ -32,7 +32,7 @@ class Activation:
     of: View
 
 
-def activation(view: View) -> Activation | None:
+def match_activation(view: View) -> Activation | None:
     """Return the activation that computes a value, with its operand, or None for another value.
 
     A maximum with zero is a ReLU.
@@ -95,7 +95,7 @@ class Body:
         positions: list[int | None] = [None] * (self.state.rank + 2)
         for i, axis in enumerate(self.axes if axes is None else axes):
             positions[axis] = i
-        return descended(along(value).take(positions))
+        return furthest_view(view_of(value).select_axes(positions))
 
     def scanned(self, value: Value) -> Value | None:
         """Return the array whose slices an input of the body is, or None for a state and other
@@ -112,8 +112,8 @@ class Reader:
     def __init__(self, body: Body) -> None:
         self.body = body
         graph, count = body.graph, body.loop.params["num_carry"]
-        self._loop_dependent = varying(graph, graph.inputs)
-        self._input_dependent = self._loop_dependent - varying(graph, graph.inputs[:count])
+        self._loop_dependent = dependent_ids(graph, graph.inputs)
+        self._input_dependent = self._loop_dependent - dependent_ids(graph, graph.inputs[:count])
 
     def varies(self, view: View) -> bool:
         """Return True if a value differs among the rounds of the loop."""
@@ -147,12 +147,12 @@ class Reader:
         source = self.body.scanned(view.base)
         if source is None:
             return view
-        return descended(view.onto(source, range(1, source.rank)).put(TIME, 0))
+        return furthest_view(view.rebase(source, range(1, source.rank)).replace_axis(TIME, 0))
 
     def _match_bias(self, view: View) -> list[GateTerm] | None:
         """Return a value that does not differ among rounds as a bias, or None if it varies along
         other axes."""
-        return [GateTerm("bias", view)] if view.covers([self.body.feature]) else None
+        return [GateTerm("bias", view)] if view.varies_only_along([self.body.feature]) else None
 
     def _match_gated(self, view: View, depth: int) -> list[GateTerm] | None:
         """Return the terms of a product of a gate and a sum of terms of the state alone, or None.
@@ -161,7 +161,7 @@ class Reader:
         """
         one, other = selected_operands(view)
         for gate, inner in ((one, other), (other, one)):
-            if activation(gate) is None:
+            if match_activation(gate) is None:
                 continue
             terms = self.terms(inner, depth + 1)
             if terms and all(t.kind in ("h", "bias") and t.gate is None for t in terms):
@@ -175,7 +175,7 @@ class Reader:
         """
         feature = self.body.feature
         size = self.body.state.shape[feature]
-        term = self._match_source(turned_selection(view, feature))
+        term = self._match_source(exchange_feature_axis(view, feature))
         if term is None or term.kind != "x" or not dims.is_static(size):
             return None
         unit = const(np.eye(size), view.base.dtype)
@@ -196,7 +196,11 @@ class Reader:
             return None
         source, weights = (one, other) if self.varies(one) else (other, one)
         weight_axes = (self.body.feature, self.body.state.rank)
-        return self._match_weighted(source, weights) if weights.covers(weight_axes) else None
+        return (
+            self._match_weighted(source, weights)
+            if weights.varies_only_along(weight_axes)
+            else None
+        )
 
     def _match_weighted(self, source: View, weights: View) -> list[GateTerm] | None:
         """Return the terms of ``source`` times ``weights``, or None if the source is neither input
@@ -204,23 +208,26 @@ class Reader:
 
         A product with concatenated values is the sum of a product with each of them.
         """
-        source = descended(source)
+        source = furthest_view(source)
         if (
             source.op() is ops.concatenate
             and source.axes[INNER] == source.node().params["dimension"]
         ):
             return self._match_concatenated(source, weights)
         term = self._match_source(source)
-        return None if term is None else [replace(term, weights=descended(weights))]
+        return None if term is None else [replace(term, weights=furthest_view(weights))]
 
     def _match_concatenated(self, source: View, weights: View) -> list[GateTerm] | None:
         """Return the terms of the product of a concatenation with weights, or None if a part is no
         source."""
         terms: list[GateTerm] = []
         offset = 0
-        for value in source.node().inputs if source.is_whole else ():
+        for value in source.node().inputs if source.has_full_axes else ():
             size = value.shape[source.node().params["dimension"]]
-            part, rows = source.cut(INNER, offset, size), weights.cut(INNER, offset, size)
+            part, rows = (
+                source.slice_axis(INNER, offset, size),
+                weights.slice_axis(INNER, offset, size),
+            )
             part_terms = None if part is None or rows is None else self._match_weighted(part, rows)
             if part_terms is None or not dims.is_static(size):
                 return None
@@ -239,13 +246,17 @@ class Reader:
         if view.op() is ops.mul:
             one, other = selected_operands(view)
             for gate, state in ((one, other), (other, one)):
-                if state.base is self.body.state and self._is_state(state) and activation(gate):
-                    gate_view = turned_selection(gate, self.body.feature)
+                if (
+                    state.base is self.body.state
+                    and self._is_state(state)
+                    and match_activation(gate)
+                ):
+                    gate_view = exchange_feature_axis(gate, self.body.feature)
                     return GateTerm("reset", view, state, gate_view)
         view = self._before_loop(view)
         is_in_body = id(view.base) in self._input_dependent
         is_input = (
-            can_lift(makers(self.body.graph, [view.base], self._input_dependent))
+            can_vectorize(find_producers(self.body.graph, [view.base], self._input_dependent))
             if is_in_body
             else (view.groups[TIME] and id(view.base) not in self._loop_dependent)
         )
@@ -256,7 +267,7 @@ class Reader:
     def _is_state(self, view: View) -> bool:
         """Return True if a view is the full state, with its features along the axis that products
         sum over."""
-        return turned_selection(view, self.body.feature) == self.body.select(self.body.state)
+        return exchange_feature_axis(view, self.body.feature) == self.body.select(self.body.state)
 
 
 def _factors(view: View) -> tuple[View, View] | None:
@@ -272,11 +283,13 @@ def _factors(view: View) -> tuple[View, View] | None:
         strict=True,
     ):
         pairs = enumerate(zip(labels, value.shape, strict=True))
-        summed = [i for i, (a, d) in pairs if a not in params["out"] and not dims.same(d, 1)]
+        summed = [i for i, (a, d) in pairs if a not in params["out"] and not dims.is_same_dim(d, 1)]
         if len(summed) > 1 or any(labels[i] not in other_labels for i in summed):
             return None  # a sum over several axes, or over an axis of one operand
-        factor = view.onto(value, [labels.index(a) if a in labels else None for a in params["out"]])
-        factors.append(factor.put(INNER, summed[0]) if summed else factor)
+        factor = view.rebase(
+            value, [labels.index(a) if a in labels else None for a in params["out"]]
+        )
+        factors.append(factor.replace_axis(INNER, summed[0]) if summed else factor)
     return factors[0], factors[1]
 
 

@@ -17,15 +17,15 @@ It is written in three ways:
 
 from dataclasses import dataclass
 
-from converter.fuse.match import NearMiss, Recogniser, Uses, proved
-from converter.fuse.rotary.half_turn import prove_half_turn
-from converter.fuse.rotary.matrices import PairRotation, build_matrices, prove_matrices
-from converter.fuse.rotary.pairs import Rotations, emit_parts, prove_pair, prove_parts
-from converter.fuse.rotary.rotation import SIGNS, ProvedRotation, emit_rotation
-from converter.fuse.rotary.unnamed import rotary_like
+from converter.fuse.match import MatchContext, NearMiss, Recogniser, recogniser_from
+from converter.fuse.rotary.half_turn import match_half_turn
+from converter.fuse.rotary.matrices import PairRotation, emit_matrices, match_matrices
+from converter.fuse.rotary.pairs import Rotations, emit_parts, match_pair, match_parts
+from converter.fuse.rotary.rotation import SIGNS, MatchedRotation, emit_rotation
+from converter.fuse.rotary.unnamed import find_rotary_look_alikes
 from converter.ir import Node, Value, const, dims, ops
-from converter.ir.axes import along
-from converter.ir.moves import above
+from converter.ir.axes import view_of
+from converter.ir.moves import view_of_operand
 from converter.ir.rewrite import Editor
 
 
@@ -36,47 +36,49 @@ class RotaryEvidence:
     It is a rotation, rotations of parts of a concatenation, or a rotation of pairs by matrices.
     """
 
-    evidence: ProvedRotation | Rotations | PairRotation
+    evidence: MatchedRotation | Rotations | PairRotation
 
 
-def prove_rotary(node: Node, uses: Uses) -> RotaryEvidence | str | None:
+def match_rotary(node: Node, context: MatchContext) -> RotaryEvidence | str | None:
     """Match a rotary embedding in any of its forms.
 
     ``node`` is the last operation: a sum, a product, a concatenation, or a reshape of one. Return
     the evidence, a text with the reason for a near miss, or None.
     """
-    evidence = _match_forms(node, uses)
+    evidence = _match_forms(node, context)
     return evidence if evidence is None or isinstance(evidence, str) else RotaryEvidence(evidence)
 
 
-def _match_forms(node: Node, uses: Uses) -> ProvedRotation | Rotations | PairRotation | str | None:
+def _match_forms(
+    node: Node, context: MatchContext
+) -> MatchedRotation | Rotations | PairRotation | str | None:
     """Match the forms of a rotary embedding that end in the operation of ``node``."""
     if node.op in SIGNS:
-        return prove_half_turn(node, uses) or prove_matrices(node, uses)
+        return match_half_turn(node, context) or match_matrices(node, context)
     if node.op in (ops.einsum, ops.reduce_sum):
-        return prove_matrices(node, uses)
+        return match_matrices(node, context)
     if node.op is ops.concatenate and len(node.inputs) > 2:
-        return prove_parts(node, uses)
-    return prove_pair(node, uses)
+        return match_parts(node, context)
+    return match_pair(node, context)
 
 
-def build_rotary(node: Node, rotary: RotaryEvidence, editor: Editor) -> Value:
+def emit_rotary(node: Node, rotary: RotaryEvidence, editor: Editor) -> Value:
     """Emit the rotary embedding for the evidence, and return its result in the shape of
     ``node``."""
     evidence = rotary.evidence
     if isinstance(evidence, PairRotation):
-        return build_matrices(node, evidence, editor)
+        return emit_matrices(node, evidence, editor)
     if isinstance(evidence, dict):
         return emit_parts(node, evidence, editor)
     return editor.reshape(emit_rotation(evidence, node.out.dtype, editor), node.out.shape)
 
 
-ROTARY = proved(
+ROTARY = recogniser_from(
     "RotaryEmbedding",
     (ops.add, ops.sub, ops.concatenate, ops.reshape, ops.einsum, ops.reduce_sum),
-    prove_rotary,
-    build_rotary,
-    rotary_like,
+    match_rotary,
+    emit_rotary,
+    find_rotary_look_alikes,
 )
 
 
@@ -96,11 +98,11 @@ def _match_prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None
     rotary = tail.node
     if rotary is None or rotary.op is not ops.rotary or rotary.params["positions"][-1] != seq:
         return None
-    prefix, rotated = above(along(head)), above(along(rotary.inputs[0]))
-    if prefix is None or not dims.same_shape(prefix.base.shape, node.out.shape):
+    prefix, rotated = view_of_operand(view_of(head)), view_of_operand(view_of(rotary.inputs[0]))
+    if prefix is None or not dims.is_same_shape(prefix.base.shape, node.out.shape):
         return None
-    source, count = along(prefix.base), head.shape[seq]
-    cuts = source.cut(seq, 0, count), source.cut(seq, count, tail.shape[seq])
+    source, count = view_of(prefix.base), head.shape[seq]
+    cuts = source.slice_axis(seq, 0, count), source.slice_axis(seq, count, tail.shape[seq])
     if (prefix, rotated) != cuts or not editor.single_use(tail) or not dims.is_static(count):
         return None
     tables = [

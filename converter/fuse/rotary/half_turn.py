@@ -1,43 +1,43 @@
 """Rotations written as ``x * cos + rotate(x) * sin``, where ``rotate`` joins ``-b`` and ``a``."""
 
-from converter.fuse.match import Uses
+from converter.fuse.match import MatchContext
 from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import (
+    EmitValue,
     JoinedHalves,
-    Write,
+    match_equal_halves,
     match_joined_halves,
-    prove_equal_halves,
     unite_halves,
 )
-from converter.fuse.rotary.rotation import ProvedRotation, prove_rotation, signed_products
+from converter.fuse.rotary.rotation import MatchedRotation, match_rotation, signed_products
 from converter.ir import Node
-from converter.ir.axes import View, along
-from converter.ir.moves import descended
+from converter.ir.axes import View, view_of
+from converter.ir.moves import furthest_view
 
 
-def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
+def match_half_turn(node: Node, context: MatchContext) -> MatchedRotation | str | None:
     """Match a sum or difference of ``x * cos`` and ``rotate(x) * sin``, where ``rotate`` joins -b
     and a.
 
     The tables have the full width; their halves have to be equal. Return the rotation, a text with
     the reason for a near miss, or None for other nodes.
     """
-    terms = signed_products(along(node.out), uses)
+    terms = signed_products(view_of(node.out), context)
     for (sign, value_factors), (other, rotated_factors) in (terms, terms[::-1]) if terms else ():
         for rotated, sin in (rotated_factors, rotated_factors[::-1]) if sign == 1 else ():
-            half_turn = _match_half_turn(rotated, uses)
+            half_turn = _match_turned_halves(rotated, context)
             if half_turn is None:
                 continue
             x, join, direction = half_turn
 
-            def half(table: View, join: JoinedHalves = join) -> Write | str:
+            def half(table: View, join: JoinedHalves = join) -> EmitValue | str:
                 axis = table.axes[join.axis]
                 assert axis is not None, table
-                return prove_equal_halves(table.base, axis, join.interleaved, uses.memo)
+                return match_equal_halves(table.base, axis, join.interleaved, context.memo)
 
             for value, cos in (value_factors, value_factors[::-1]):
-                if descended(value) == x:
-                    return prove_rotation(
+                if furthest_view(value) == x:
+                    return match_rotation(
                         node.out.shape,
                         value,
                         (cos, sin),
@@ -49,7 +49,9 @@ def prove_half_turn(node: Node, uses: Uses) -> ProvedRotation | str | None:
     return None
 
 
-def _match_half_turn(view: View, uses: Uses) -> tuple[View, JoinedHalves, int] | None:
+def _match_turned_halves(
+    view: View, context: MatchContext
+) -> tuple[View, JoinedHalves, int] | None:
     """Match ``(-b, a)`` or ``(b, -a)`` of the halves ``a`` and ``b`` of a value.
 
     Return the value, the joined halves, and the sign of ``a``: 1 for the first form, -1 for the
@@ -58,7 +60,7 @@ def _match_half_turn(view: View, uses: Uses) -> tuple[View, JoinedHalves, int] |
     join = match_joined_halves(view)
     if join is None:
         return None
-    parts = [product(half, uses) for half in (join.first, join.second)]
+    parts = [product(half, context) for half in (join.first, join.second)]
     signs = [part.coefficient for part in parts]
     if signs not in ([-1, 1], [1, -1]):
         return None
@@ -66,4 +68,4 @@ def _match_half_turn(view: View, uses: Uses) -> tuple[View, JoinedHalves, int] |
         return None
     (b,), (a,) = (part.factors for part in parts)
     x = unite_halves(a, b, join.axis, join.interleaved)
-    return None if x is None else (descended(x), join, int(signs[1]))
+    return None if x is None else (furthest_view(x), join, int(signs[1]))

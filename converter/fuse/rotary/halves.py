@@ -10,18 +10,23 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from converter.fuse.dependence import known, rely
-from converter.fuse.match import PEELED, peel, through
+from converter.fuse.dependence import constant_array, record_fact
+from converter.fuse.match import PEELED, peel, skip_one_move
 from converter.ir import Node, Value, dims, ops
-from converter.ir.axes import Factor, View, along, as_group
+from converter.ir.axes import Factor, View, as_group, view_of
 from converter.ir.dims import Shape
-from converter.ir.evaluation import bound
-from converter.ir.moves import above, descended, part, write
+from converter.ir.evaluation import bound_array
+from converter.ir.moves import (
+    emit_view,
+    furthest_view,
+    view_of_concatenated_operand,
+    view_of_operand,
+)
 from converter.ir.op import Op
 from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor
 
-Write: TypeAlias = Callable[[Editor], Value]
+EmitValue: TypeAlias = Callable[[Editor], Value]
 """A function that emits a value."""
 
 
@@ -43,10 +48,10 @@ def match_stacked_halves(node: Node) -> tuple[JoinedHalves, Shape] | None:
     Return the halves and the shape [..., 2n, ...], or None for other nodes.
     """
     last, shape = node.params.get("dimension", 0), node.out.shape
-    if node.op is not ops.concatenate or last == 0 or not dims.same(shape[last], 2):
+    if node.op is not ops.concatenate or last == 0 or not dims.is_same_dim(shape[last], 2):
         return None
     merged = (*shape[: last - 1], dims.as_dim(shape[last - 1] * 2), *shape[last + 1 :])
-    view = along(node.out)
+    view = view_of(node.out)
     pair = as_group((*view.groups[last - 1], *view.groups[last]))
     groups = (*view.groups[: last - 1], pair, *view.groups[last + 1 :])
     halves = match_joined_halves(view._replace(groups=groups))
@@ -65,7 +70,7 @@ def match_joined_halves(view: View) -> JoinedHalves | None:
     if node is None or node.op is not ops.concatenate or len(node.inputs) != 2:
         return None
     while view.base.node is not node:
-        inner = through(view)
+        inner = skip_one_move(view)
         if inner is None:
             return None
         view = inner
@@ -76,8 +81,10 @@ def match_joined_halves(view: View) -> JoinedHalves | None:
         if not dims.is_static(width) or width % 2:  # comparisons of open sizes take seconds
             continue
         for stride, second in ((1, width // 2), (2, 1)):
-            cuts = (view.cut(axis, start, width // 2, stride) for start in (0, second))
-            one, other = (None if cut is None else part(cut) for cut in cuts)
+            cuts = (view.slice_axis(axis, start, width // 2, stride) for start in (0, second))
+            one, other = (
+                None if cut is None else view_of_concatenated_operand(cut) for cut in cuts
+            )
             if one is not None and other is not None:
                 return JoinedHalves(node, peel(one), peel(other), axis, stride == 2)
     return None
@@ -92,15 +99,15 @@ def unite_halves(first: View, second: View, axis: int, interleaved: bool) -> Vie
     one, other, unified = first, second, None
     while one.groups == other.groups and len(one.starts) == len(other.starts):
         steps = [dims.as_dim(b - a) for a, b in zip(one.starts, other.starts, strict=True)]
-        moved = [i for i, step in enumerate(steps) if not dims.same(step, 0)]
+        moved = [i for i, step in enumerate(steps) if not dims.is_same_dim(step, 0)]
         if one.base is other.base and len(moved) == 1 and dims.is_at_least(steps[moved[0]], 1):
             pair, half = Factor(moved[0], steps[moved[0]], 2), one.groups[axis]
             group = as_group((*half, pair) if interleaved else (pair, *half))
             groups = (*one.groups[:axis], group, *one.groups[axis + 1 :])
             unified = one._replace(groups=groups)
-            if unified.is_whole:
+            if unified.has_full_axes:
                 return peel(unified)
-        upper, lower = above(one), above(other)
+        upper, lower = view_of_operand(one), view_of_operand(other)
         if upper is None or lower is None:
             break
         one, other = upper, lower
@@ -110,9 +117,9 @@ def unite_halves(first: View, second: View, axis: int, interleaved: bool) -> Vie
 # ------------------------------------------------------------------------------------------- tables
 
 
-def prove_equal_halves(
+def match_equal_halves(
     value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]
-) -> Write | str:
+) -> EmitValue | str:
     """Return a function that emits one half of ``value`` along ``axis`` if both halves are equal.
 
     Return the reason as a text if they may differ. With ``interleaved``, the halves are the even
@@ -131,19 +138,19 @@ def prove_equal_halves(
 
 def _compare_halves(
     value: Value, axis: int, interleaved: bool, memo: dict[Any, Any]
-) -> Write | str:
+) -> EmitValue | str:
     """Return a function that emits one half of a table, or the reason why the halves may differ.
 
-    The arguments are those of `prove_equal_halves`.
+    The arguments are those of `match_equal_halves`.
     """
     width = value.shape[axis] // 2
     stride, second = (2, 1) if interleaved else (1, width)
-    one, other = (along(value).cut(axis, start, width, stride) for start in (0, second))
+    one, other = (view_of(value).slice_axis(axis, start, width, stride) for start in (0, second))
     shape = tuple(width if i == axis else d for i, d in enumerate(value.shape))
     half = _compare_tables(one, other, shape)
     if half or one is None or other is None:
         return half or "a table has no halves"
-    numbers = bound(value, memo)
+    numbers = bound_array(value, memo)
     columns = "neighbours in" if interleaved else "two halves of"
     if numbers is None:
         is_open = any(v.kind == "param" and v.bound is None for v in ancestors(value))
@@ -156,7 +163,7 @@ def _compare_halves(
 
 def equal_tables(
     one: View, other: View, shape: Shape, sign: int, memo: dict[Any, Any]
-) -> Write | None:
+) -> EmitValue | None:
     """Return a function that emits ``one`` in this shape if it equals ``sign * other``, otherwise
     None.
 
@@ -165,29 +172,29 @@ def equal_tables(
     table = _compare_tables(one, other, shape, sign)
     if table is not None:
         return table
-    one, other = descended(one), descended(other)
+    one, other = furthest_view(one), furthest_view(other)
     if not one.is_writable():
         return None
     if one.base is other.base:
-        return _compare_numbers(one, other, bound(one.base, memo), shape, sign)
-    first, second = known(one.base), known(other.base)
+        return _compare_numbers(one, other, bound_array(one.base, memo), shape, sign)
+    first, second = constant_array(one.base), constant_array(other.base)
     if first is None or second is None:
         return None
     is_equal = np.array_equal(_read_elements(first, one), sign * _read_elements(second, other))
-    return (lambda editor: write(editor, one, shape)) if is_equal else None
+    return (lambda editor: emit_view(editor, one, shape)) if is_equal else None
 
 
 def _strip_negations(view: View) -> tuple[View, int]:
     """Return a view of the value before negations, and 1 or -1 as the sign of the negations."""
-    sign, view = 1, descended(view)
+    sign, view = 1, furthest_view(view)
     while view.op() is ops.neg:
-        sign, view = -sign, descended(view.operand(0))
+        sign, view = -sign, furthest_view(view.operand(0))
     return view, sign
 
 
 def _compare_tables(
     one: View | None, other: View | None, shape: Shape, sign: int = 1
-) -> Write | None:
+) -> EmitValue | None:
     """Return a function that emits ``one`` in this shape if it equals ``sign * other``, otherwise
     None.
 
@@ -195,14 +202,14 @@ def _compare_tables(
     """
     if one is None or other is None:
         return None
-    one, other = descended(one), descended(other)
+    one, other = furthest_view(one), furthest_view(other)
     (bare_one, one_sign), (bare_other, other_sign) = _strip_negations(one), _strip_negations(other)
     if bare_one == bare_other and one_sign == sign * other_sign:
-        return lambda editor: write(editor, one, shape)
+        return lambda editor: emit_view(editor, one, shape)
     if one.base is not other.base or one.groups != other.groups:
         return None
     if one.base.node is None:
-        return _compare_numbers(one, other, bound(one.base, {}), shape, sign)
+        return _compare_numbers(one, other, bound_array(one.base, {}), shape, sign)
     if one.node().op is ops.concatenate:
         return _compare_concatenated(one, other, shape, sign)
     if sign < 0:
@@ -214,7 +221,7 @@ def _compare_tables(
 
 def _compare_numbers(
     one: View, other: View, numbers: np.ndarray | None, shape: Shape, sign: int = 1
-) -> Write | None:
+) -> EmitValue | None:
     """Return a function that emits ``one`` in this shape if it equals ``sign * other``, otherwise
     None.
 
@@ -235,8 +242,8 @@ def _compare_numbers(
     sentence = _describe_relation(steps, sign)
 
     def write_part(editor: Editor) -> Value:
-        rely(editor, sentence, one.base, holds)
-        return write(editor, one, shape)
+        record_fact(editor, sentence, one.base, holds)
+        return emit_view(editor, one, shape)
 
     return write_part
 
@@ -262,35 +269,41 @@ def _read_elements(numbers: np.ndarray, view: View) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(array, [f.size for f in factors], steps)
 
 
-def _compare_operands(one: View, other: View, shape: Shape) -> Write | None:
+def _compare_operands(one: View, other: View, shape: Shape) -> EmitValue | None:
     """Return a function that emits ``one`` if it equals ``other``, otherwise None.
 
     Both are views of an elementwise node, whose operands are compared. ``shape`` is that of
     ``one``.
     """
-    node, parts = one.node(), list[Write]()
+    node, parts = one.node(), list[EmitValue]()
     for i, value in enumerate(node.inputs):
         first, second = one.operand(i), other.operand(i)
-        write_half = _compare_tables(first, second, first.bare(shape) if value.rank else ())
+        write_half = _compare_tables(
+            first, second, first.unbroadcast_shape(shape) if value.rank else ()
+        )
         if write_half is None:
             return None
         parts.append(write_half)
-    return lambda editor: editor.like(node, [write_half(editor) for write_half in parts], shape)
+    return lambda editor: editor.copy_with_operands(
+        node, [write_half(editor) for write_half in parts], shape
+    )
 
 
-def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> Write | None:
+def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> EmitValue | None:
     """Return a function that emits ``one`` if it equals ``sign * other``, otherwise None.
 
     Both are views of a concatenation, whose operands are compared. ``shape`` is that of ``one``.
     """
-    axis, offset, parts = one.node().params["dimension"], 0, list[Write]()
-    if axis not in one.axes or not dims.same(shape[one.axes.index(axis)], one.base.shape[axis]):
+    axis, offset, parts = one.node().params["dimension"], 0, list[EmitValue]()
+    if axis not in one.axes or not dims.is_same_dim(
+        shape[one.axes.index(axis)], one.base.shape[axis]
+    ):
         return None
     position = one.axes.index(axis)
     for value in one.node().inputs:
         size = value.shape[axis]
         part_shape = (*shape[:position], size, *shape[position + 1 :])
-        first, second = (view.cut(position, offset, size) for view in (one, other))
+        first, second = (view.slice_axis(position, offset, size) for view in (one, other))
         write_half = _compare_tables(first, second, part_shape, sign)
         if write_half is None:
             return None
@@ -299,7 +312,7 @@ def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> Wr
     return lambda editor: editor.concatenate([write_half(editor) for write_half in parts], position)
 
 
-def _compare_rows(one: View, other: View, shape: Shape) -> Write | None:
+def _compare_rows(one: View, other: View, shape: Shape) -> EmitValue | None:
     """Return a function that emits ``one`` if it equals ``other``, otherwise None.
 
     Both are views of rows that a gather or dynamic slice selects from a table. The two parts of the
@@ -310,13 +323,13 @@ def _compare_rows(one: View, other: View, shape: Shape) -> Write | None:
     halved = [axis for axis, pair in pairs if _differ(*pair)]
     table_axis = _WHOLE_ROWS[node.op](node, halved[0]) if len(halved) == 1 else None
     table, sizes = node.inputs[0], list(node.params["slice_sizes"])
-    if table_axis is None or not dims.same(sizes[table_axis], table.shape[table_axis]):
+    if table_axis is None or not dims.is_same_dim(sizes[table_axis], table.shape[table_axis]):
         return None
     if not _has_full_other_axes(one, halved[0]):
         return None
     (factor,) = one.factors(halved[0])
     first, second = (
-        along(table).cut(table_axis, view.starts[halved[0]], factor.size, factor.stride)
+        view_of(table).slice_axis(table_axis, view.starts[halved[0]], factor.size, factor.stride)
         for view in (one, other)
     )
     write_half = _compare_tables(first, second, _with_size(table.shape, table_axis, factor.size))
@@ -327,14 +340,14 @@ def _compare_rows(one: View, other: View, shape: Shape) -> Write | None:
 
     def write_rows(editor: Editor) -> Value:
         operands = [write_half(editor), *node.inputs[1:]]
-        half = editor.like(node, operands, row_shape, slice_sizes=tuple(sizes))
-        return write(editor, along(half, one.axes), shape)
+        half = editor.copy_with_operands(node, operands, row_shape, slice_sizes=tuple(sizes))
+        return emit_view(editor, view_of(half, one.axes), shape)
 
     return write_rows
 
 
 def _differ(one: dims.Dim, other: dims.Dim) -> bool:
-    return not dims.same(one, other)
+    return not dims.is_same_dim(one, other)
 
 
 def _with_size(shape: Shape, axis: int, size: dims.Dim) -> Shape:
@@ -350,9 +363,9 @@ def _has_full_other_axes(view: View, halved: int) -> bool:
     """
     if halved not in view.axes:
         return False
-    unsplit = view.put(view.axes.index(halved), halved)
+    unsplit = view.replace_axis(view.axes.index(halved), halved)
     starts = tuple(0 if axis == halved else start for axis, start in enumerate(view.starts))
-    return unsplit._replace(starts=starts).is_whole
+    return unsplit._replace(starts=starts).has_full_axes
 
 
 def _gathered_axis(node: Node, axis: int) -> int | None:

@@ -11,19 +11,19 @@ by these.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from converter.fuse.match import Uses, operand, peel
-from converter.fuse.rotary.halves import Write, equal_tables, unite_halves
+from converter.fuse.match import MatchContext, operand, peel
+from converter.fuse.rotary.halves import EmitValue, equal_tables, unite_halves
 from converter.fuse.rotary.rotation import (
     SIGNS,
-    ProvedRotation,
+    MatchedRotation,
     emit_rotation,
     signed_products,
 )
 from converter.ir import Node, Value, dims, ops
-from converter.ir.axes import Factor, View, along, as_group
+from converter.ir.axes import Factor, View, as_group, view_of
 from converter.ir.dims import Shape
 from converter.ir.dtypes import is_float
-from converter.ir.moves import descended, write
+from converter.ir.moves import emit_view, furthest_view
 from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor
 
@@ -46,22 +46,22 @@ class PairProduct:
 class PairRotation:
     """A rotation whose result is split into pairs of elements, which lie along ``axis``."""
 
-    rotation: ProvedRotation
+    rotation: MatchedRotation
     axis: int
 
 
 NO_ROTATIONS = "the matrices of two that pairs are multiplied by are not shown to be rotations"
 
 
-def prove_matrices(node: Node, uses: Uses) -> PairRotation | str | None:
+def match_matrices(node: Node, context: MatchContext) -> PairRotation | str | None:
     """Match a product of 2 x 2 rotation matrices with pairs of elements.
 
     ``node`` is an einsum, a sum along an axis, or a sum of two products. Return the rotation, a
     text with the reason for a near miss, or None.
     """
     reason: str | None = None
-    for product in _pair_products(node, uses) if is_float(node.out.dtype) else ():
-        rotation = _match_rotation(product, node.out.shape, uses)
+    for product in _pair_products(node, context) if is_float(node.out.dtype) else ():
+        rotation = _match_rotation(product, node.out.shape, context)
         if isinstance(rotation, PairRotation):
             return rotation
         reason = reason or rotation
@@ -71,13 +71,13 @@ def prove_matrices(node: Node, uses: Uses) -> PairRotation | str | None:
 # -------------------------------------------------------------------------------------- products
 
 
-def _pair_products(node: Node, uses: Uses) -> Iterator[PairProduct]:
+def _pair_products(node: Node, context: MatchContext) -> Iterator[PairProduct]:
     """Yield each way to see a node as a product of 2 x 2 matrices with pairs of elements."""
-    pairs = [i for i, size in enumerate(node.out.shape) if dims.same(size, 2)]
+    pairs = [i for i, size in enumerate(node.out.shape) if dims.is_same_dim(size, 2)]
     if not pairs:
         return
     if node.op in SIGNS:
-        yield from _sums_of_columns(node, pairs, uses)
+        yield from _sums_of_columns(node, pairs, context)
         return
     for matrix, vector in _contracted_operands(node):
         for axis in pairs:
@@ -100,8 +100,12 @@ def _contracted_operands(node: Node) -> Iterator[tuple[View, View]]:
         out_labels = list(node.params["out"])
         sizes = dict(zip(labels[0], node.inputs[0].shape, strict=True))
         summed = [label for label in labels[0] if label not in out_labels]
-        summed = [label for label in summed if not dims.same(sizes[label], 1)]
-        if len(summed) != 1 or not dims.same(sizes[summed[0]], 2) or summed[0] not in labels[1]:
+        summed = [label for label in summed if not dims.is_same_dim(sizes[label], 1)]
+        if (
+            len(summed) != 1
+            or not dims.is_same_dim(sizes[summed[0]], 2)
+            or summed[0] not in labels[1]
+        ):
             return
         if any(label not in labels[0] for label in labels[1] if label not in out_labels):
             return
@@ -109,13 +113,13 @@ def _contracted_operands(node: Node) -> Iterator[tuple[View, View]]:
             [names.index(label) if label in names else None for label in (*out_labels, *summed)]
             for names in labels
         ]
-        one, other = (along(v, a) for v, a in zip(node.inputs, axes, strict=True))
+        one, other = (view_of(v, a) for v, a in zip(node.inputs, axes, strict=True))
     else:
         source, summed_axes = node.inputs[0], node.params["axes"]
-        if len(summed_axes) != 1 or not dims.same(source.shape[summed_axes[0]], 2):
+        if len(summed_axes) != 1 or not dims.is_same_dim(source.shape[summed_axes[0]], 2):
             return
         order = [a for a in range(source.rank) if a != summed_axes[0]]
-        product = peel(along(source, (*order, summed_axes[0])))
+        product = peel(view_of(source, (*order, summed_axes[0])))
         if product.op() is not ops.mul:
             return
         one, other = operand(product, 0), operand(product, 1)
@@ -123,12 +127,12 @@ def _contracted_operands(node: Node) -> Iterator[tuple[View, View]]:
     yield other, one
 
 
-def _sums_of_columns(node: Node, pairs: list[int], uses: Uses) -> Iterator[PairProduct]:
+def _sums_of_columns(node: Node, pairs: list[int], context: MatchContext) -> Iterator[PairProduct]:
     """Yield each way to see a sum of two products as ``matrix[:, 0] * x[0] + matrix[:, 1] * x[1]``.
 
     ``pairs`` are the axes of size two, of which one has the rows of the matrices.
     """
-    terms = signed_products(along(node.out), uses)
+    terms = signed_products(view_of(node.out), context)
     for (sign, one), (other_sign, other) in (terms, terms[::-1]) if terms else ():
         for axis in pairs:
             columns = [[v for v in factors if v.groups[axis]] for factors in (one, other)]
@@ -143,16 +147,18 @@ def _entry(view: View, axis: int, index: int) -> View | None:
 
     Return None if no view expresses them.
     """
-    part = view.cut(axis, index, 1)
+    part = view.slice_axis(axis, index, 1)
     if part is None:
         return None
-    return part.take([i for i in range(len(view.groups)) if i != axis])
+    return part.select_axes([i for i in range(len(view.groups)) if i != axis])
 
 
 # ------------------------------------------------------------------------------------- rotations
 
 
-def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotation | str | None:
+def _match_rotation(
+    product: PairProduct, shape: Shape, context: MatchContext
+) -> PairRotation | str | None:
     """Match a product of matrices with pairs as a rotation: the matrices are ``[[c, -s], [s, c]]``.
 
     ``shape`` is the shape of the product's result. Return the rotation, a text with the reason for
@@ -166,7 +172,7 @@ def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotat
     views = [view for row in entries for _, view in row if view is not None]
     pairs_shape = tuple(shape[i] for i in other_axes)
     varying = [i for i in range(len(pairs_shape)) if any(view.groups[i] for view in views)]
-    pair = tuple(view.take(other_axes) for view in product.pair)
+    pair = tuple(view.select_axes(other_axes) for view in product.pair)
     widths = [i for i in varying if dims.is_static(pairs_shape[i])]
     united = _unite_pair(pair[0], pair[1], widths, axis)
     if len(views) < 4 or united is None:
@@ -174,22 +180,24 @@ def _match_rotation(product: PairProduct, shape: Shape, uses: Uses) -> PairRotat
     x, width, interleaved = united
     positions = tuple(sorted({*varying} - {width}, key=lambda i: (i < width, i)))
     (c, minus_s), (s, other_c) = entries
-    cos = _match_equal_entries(c, other_c, 1, pairs_shape, uses)
-    sin = _match_equal_entries(s, minus_s, -1, pairs_shape, uses)
+    cos = _match_equal_entries(c, other_c, 1, pairs_shape, context)
+    sin = _match_equal_entries(s, minus_s, -1, pairs_shape, context)
     if cos is None or sin is None:
         is_near = cos is not None or sin is not None or any(map(_may_rotate, views))
         return NO_ROTATIONS if is_near and positions else None
     if not positions:
         return "the tables do not depend on a position"
     value_shape = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(pairs_shape))
-    if not x.fills(value_shape):
+    if not x.has_no_repeated_axes(value_shape):
         return "the rotated value is broadcast"
     axes = tuple((*positions, width))
     tables = tuple(
         (table, tuple(i if view.groups[i] else None for i in axes))
         for table, view in ((cos, views[0]), (sin, views[2]))
     )
-    return PairRotation(ProvedRotation(value_shape, x, tables, positions, width, interleaved), axis)
+    return PairRotation(
+        MatchedRotation(value_shape, x, tables, positions, width, interleaved), axis
+    )
 
 
 def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, int, bool] | None:
@@ -209,7 +217,7 @@ def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, i
         value = unite_halves(x, y, width, interleaved)
         if value is not None and value.is_writable():
             values.append((value, width, interleaved))
-            if value.is_whole:
+            if value.has_full_axes:
                 return values[-1]
     return values[0] if values else None
 
@@ -219,8 +227,8 @@ def _match_equal_entries(
     other: tuple[int, View | None],
     sign: int,
     shape: Shape,
-    uses: Uses,
-) -> Write | None:
+    context: MatchContext,
+) -> EmitValue | None:
     """Return a function that emits a matrix entry if it equals another entry times ``sign``, or
     None.
 
@@ -229,7 +237,7 @@ def _match_equal_entries(
     (first_sign, first), (second_sign, second) = one, other
     assert first is not None and second is not None
     write_entry = equal_tables(
-        first, second, first.bare(shape), sign * first_sign * second_sign, uses.memo
+        first, second, first.unbroadcast_shape(shape), sign * first_sign * second_sign, context.memo
     )
     if write_entry is None or first_sign > 0:
         return write_entry
@@ -244,8 +252,8 @@ def _match_equal_entries(
 def _may_rotate(view: View) -> bool:
     """Return True if a value is computed from sines, cosines or a parameter without an array."""
     return any(
-        value.made_by(ops.cos) or value.made_by(ops.sin) or _is_open(value)
-        for value in ancestors(descended(view).base)
+        value.producer_if(ops.cos) or value.producer_if(ops.sin) or _is_open(value)
+        for value in ancestors(furthest_view(view).base)
     )
 
 
@@ -254,14 +262,14 @@ def _is_open(value: Value) -> bool:
     return value.kind == "param" and value.bound is None
 
 
-def build_matrices(node: Node, pairs: PairRotation, editor: Editor) -> Value:
+def emit_matrices(node: Node, pairs: PairRotation, editor: Editor) -> Value:
     """Emit the rotation and split its result into pairs, as ``node`` has them."""
     rotation = pairs.rotation
     value = emit_rotation(rotation, node.out.dtype, editor)
     width, axis = rotation.width, pairs.axis
     size = node.out.shape[width if width < axis else width + 1]
     strides = (2, 1) if rotation.interleaved else (1, size)
-    groups = [*along(value).groups]
+    groups = [*view_of(value).groups]
     groups[width] = as_group([Factor(width, strides[0], size)])
     groups.insert(axis, as_group([Factor(width, strides[1], 2)]))
-    return write(editor, View(value, tuple(groups), (0,) * value.rank), node.out.shape)
+    return emit_view(editor, View(value, tuple(groups), (0,) * value.rank), node.out.shape)

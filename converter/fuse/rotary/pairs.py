@@ -2,30 +2,30 @@
 
 import itertools
 
-from converter.fuse.match import Uses, only_reader, peel
+from converter.fuse.match import MatchContext, is_only_read_through, peel
 from converter.fuse.rotary.halves import (
+    EmitValue,
     JoinedHalves,
-    Write,
     match_joined_halves,
     match_stacked_halves,
     unite_halves,
 )
 from converter.fuse.rotary.rotation import (
-    ProvedRotation,
+    MatchedRotation,
     emit_rotation,
-    prove_rotation,
+    match_rotation,
     signed_products,
 )
 from converter.ir import Node, Value, dims
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.dims import Shape
 from converter.ir.rewrite import Editor
 
-Rotations = dict[int, ProvedRotation]
+Rotations = dict[int, MatchedRotation]
 """Rotations of parts of a concatenation, by the index of the first half."""
 
 
-def prove_pair(node: Node, uses: Uses) -> ProvedRotation | str | None:
+def match_pair(node: Node, context: MatchContext) -> MatchedRotation | str | None:
     """Match a concatenation of two rotated halves, or a reshape of one.
 
     Return the rotation, a text with the reason for a near miss, or None. Pairs [..., n, 2] are
@@ -33,39 +33,43 @@ def prove_pair(node: Node, uses: Uses) -> ProvedRotation | str | None:
     matched only if nothing else reads the concatenation.
     """
     pairs = match_stacked_halves(node)
-    rotation = None if pairs is None else _rotation_of(pairs[0], pairs[1], uses)
-    join = match_joined_halves(along(node.out)) if rotation is None else None
-    if join is None or not (join.node is node or only_reader(node.inputs[0], join.node.out, uses)):
+    rotation = None if pairs is None else _rotation_of(pairs[0], pairs[1], context)
+    join = match_joined_halves(view_of(node.out)) if rotation is None else None
+    if join is None or not (
+        join.node is node or is_only_read_through(node.inputs[0], join.node.out, context)
+    ):
         return rotation
-    return _rotation_of(join, node.out.shape, uses)
+    return _rotation_of(join, node.out.shape, context)
 
 
-def _rotation_of(join: JoinedHalves, shape: Shape, uses: Uses) -> ProvedRotation | str | None:
+def _rotation_of(
+    join: JoinedHalves, shape: Shape, context: MatchContext
+) -> MatchedRotation | str | None:
     """Match two joined halves as ``a * cos - b * sin`` and ``b * cos + a * sin``, with any signs
     and orders.
 
     ``shape`` is the shape of the joined value. Return the rotation, a text with the reason for a
     near miss, or None.
     """
-    first, second = (signed_products(half, uses) for half in (join.first, join.second))
+    first, second = (signed_products(half, context) for half in (join.first, join.second))
     if first is None or second is None:
         return None
     crossed = [(sign, set(factors)) for sign, factors in second]
-    rotation: ProvedRotation | str | None = None
+    rotation: MatchedRotation | str | None = None
     for (sign, ac), (other, bs) in (first, first[::-1]):
         for (a, cos), (b, sin) in itertools.product((ac, ac[::-1]), (bs, bs[::-1])):
             expected = [(1, {b, cos}), (-other, {a, sin})]
             x = unite_halves(a, b, join.axis, join.interleaved)
             if sign == 1 and x is not None and crossed in (expected, expected[::-1]):
-                rotation = prove_rotation(
+                rotation = match_rotation(
                     shape, x, (cos, sin), join.axis, join.interleaved, _write_table, other == 1
                 )
-                if isinstance(rotation, ProvedRotation):
+                if isinstance(rotation, MatchedRotation):
                     return rotation
     return rotation
 
 
-def _write_table(table: View) -> Write:
+def _write_table(table: View) -> EmitValue:
     """Return a function that returns the table as it is, because it already has half of the
     width."""
     return lambda _: table.base
@@ -74,7 +78,7 @@ def _write_table(table: View) -> Write:
 # ------------------------------------------------------------------------ halves among other parts
 
 
-def prove_parts(node: Node, uses: Uses) -> Rotations | str | None:
+def match_parts(node: Node, context: MatchContext) -> Rotations | str | None:
     """Match ``concatenate([…, a', b', …])`` where ``a'`` and ``b'`` are rotated halves.
 
     Griffin [De et al., arXiv:2402.19427] rotates the first half of the width of each head, and
@@ -83,8 +87,8 @@ def prove_parts(node: Node, uses: Uses) -> Rotations | str | None:
     """
     rotations, reasons, index = Rotations(), list[str](), 0
     while index + 1 < len(node.inputs):
-        rotation = _rotation_of_neighbours(node, index, uses)
-        if isinstance(rotation, ProvedRotation):
+        rotation = _rotation_of_neighbours(node, index, context)
+        if isinstance(rotation, MatchedRotation):
             rotations[index] = rotation
             index += 1
         elif rotation is not None:
@@ -93,7 +97,9 @@ def prove_parts(node: Node, uses: Uses) -> Rotations | str | None:
     return rotations or next(iter(reasons), None)
 
 
-def _rotation_of_neighbours(node: Node, index: int, uses: Uses) -> ProvedRotation | str | None:
+def _rotation_of_neighbours(
+    node: Node, index: int, context: MatchContext
+) -> MatchedRotation | str | None:
     """Match the operands ``index`` and ``index + 1`` of a concatenation as rotated halves.
 
     Return the rotation, a text with the reason for a near miss, or None.
@@ -101,11 +107,11 @@ def _rotation_of_neighbours(node: Node, index: int, uses: Uses) -> ProvedRotatio
     first, second = node.inputs[index : index + 2]
     axis = node.params["dimension"]
     size = first.shape[axis]
-    if not (dims.is_static(size) and dims.same(size, second.shape[axis])):
+    if not (dims.is_static(size) and dims.is_same_dim(size, second.shape[axis])):
         return None
     shape = (*first.shape[:axis], size * 2, *first.shape[axis + 1 :])
-    join = JoinedHalves(node, peel(along(first)), peel(along(second)), axis, interleaved=False)
-    return _rotation_of(join, shape, uses)
+    join = JoinedHalves(node, peel(view_of(first)), peel(view_of(second)), axis, interleaved=False)
+    return _rotation_of(join, shape, context)
 
 
 def emit_parts(node: Node, rotations: Rotations, editor: Editor) -> Value:

@@ -7,21 +7,21 @@ from typing import TypeAlias
 
 import numpy as np
 
-from converter.fuse.match import Uses, operands
+from converter.fuse.match import MatchContext, operands
 from converter.fuse.product_terms import product
-from converter.fuse.rotary.halves import Write
+from converter.fuse.rotary.halves import EmitValue
 from converter.ir import Value, ops
-from converter.ir.axes import View, along
+from converter.ir.axes import View, view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import write
+from converter.ir.moves import emit_view
 from converter.ir.rewrite import Editor
 
-Table: TypeAlias = tuple[Write, tuple[int | None, ...]]
+Table: TypeAlias = tuple[EmitValue, tuple[int | None, ...]]
 """A function that emits half of a table, and its axes of positions and of elements."""
 
 
 @dataclass(frozen=True)
-class ProvedRotation:
+class MatchedRotation:
     """The operands of a rotary embedding.
 
     - `shape`: the shape of the rotated value. Where the matched node has an axis of pairs, it is
@@ -41,15 +41,15 @@ class ProvedRotation:
     interleaved: bool
 
 
-def prove_rotation(
+def match_rotation(
     shape: Shape,
     x: View,
     tables: Sequence[View],
     width: int,
     interleaved: bool,
-    match_half: Callable[[View], Write | str],
+    match_half: Callable[[View], EmitValue | str],
     backwards: bool = False,
-) -> ProvedRotation | str:
+) -> MatchedRotation | str:
     """Return the rotation of ``x`` by two tables, or the reason why it cannot be emitted.
 
     **Arguments**
@@ -73,10 +73,10 @@ def prove_rotation(
         if backwards and halves:
             write_half = partial(_write_negated, write_half)
         halves.append((write_half, tuple(table.axes[i] for i in (*positions, width))))
-    return ProvedRotation(shape, x, tuple(halves), positions, width, interleaved)
+    return MatchedRotation(shape, x, tuple(halves), positions, width, interleaved)
 
 
-def _write_negated(write_table: Write, editor: Editor) -> Value:
+def _write_negated(write_table: EmitValue, editor: Editor) -> Value:
     """Emit a table with the function ``write_table``, and negate it."""
     table = write_table(editor)
     return editor.add(ops.neg, [table], table.shape, table.dtype)
@@ -87,25 +87,25 @@ def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tup
 
     The last axis before ``width`` is that of positions; the others are batch axes.
     """
-    if any(t.axes[width] is None or not t.complete() for t in tables):
+    if any(t.axes[width] is None or not t.has_all_base_axes() for t in tables):
         return "a table does not vary along the rotated axis"
     axes = {i for t in tables for i, a in enumerate(t.axes) if a is not None and i != width}
     if not axes:
         return "the tables do not depend on a position"
     ordered = tuple(sorted(axes, key=lambda i: (i < width, i)))
-    return ordered if x.fills(shape) else "the rotated value is broadcast"
+    return ordered if x.has_no_repeated_axes(shape) else "the rotated value is broadcast"
 
 
-def emit_rotation(rotation: ProvedRotation, dtype: np.dtype, editor: Editor) -> Value:
+def emit_rotation(rotation: MatchedRotation, dtype: np.dtype, editor: Editor) -> Value:
     """Emit a rotary embedding in ``dtype`` and return its result, which has the shape
     ``rotation.shape``."""
     sizes = tuple(rotation.shape[i] for i in rotation.positions)
     table_shape = (*sizes, rotation.shape[rotation.width] // 2)
     tables = [
-        write(editor, along(write_half(editor), axes), table_shape, dtype)
+        emit_view(editor, view_of(write_half(editor), axes), table_shape, dtype)
         for write_half, axes in rotation.tables
     ]
-    value = write(editor, rotation.x, rotation.shape, dtype)
+    value = emit_view(editor, rotation.x, rotation.shape, dtype)
     params = {
         "positions": rotation.positions,
         "width": rotation.width,
@@ -123,7 +123,7 @@ SignedProduct: TypeAlias = tuple[int, list[View]]
 """A sign and the two factors of a product."""
 
 
-def signed_products(view: View, uses: Uses) -> list[SignedProduct] | None:
+def signed_products(view: View, context: MatchContext) -> list[SignedProduct] | None:
     """Return the two terms of a sum or difference if both are products of two factors.
 
     A term has 1 or -1 as its sign. Return None for other views.
@@ -135,7 +135,7 @@ def signed_products(view: View, uses: Uses) -> list[SignedProduct] | None:
     for sign, term in zip((1, SIGNS[op]), operands(view), strict=True):
         if term.op() not in (ops.mul, ops.neg):
             return None
-        parts = product(term, uses)
+        parts = product(term, context)
         if abs(parts.coefficient) != 1 or parts.divisors or len(parts.factors) != 2:
             return None
         products.append((sign * int(parts.coefficient), parts.factors))

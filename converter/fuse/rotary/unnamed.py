@@ -6,22 +6,28 @@ both halves are multiplied crosswise, like real and imaginary parts.
 
 from collections.abc import Iterator
 
-from converter.fuse.match import UNKNOWN, Uses, carried_from, operand, operands
+from converter.fuse.match import (
+    UNKNOWN,
+    MatchContext,
+    iter_elementwise_ancestors,
+    operand,
+    operands,
+)
 from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import match_joined_halves, unite_halves
 from converter.ir import Graph, Node, Value, ops
-from converter.ir.axes import View, along
-from converter.ir.moves import above
+from converter.ir.axes import View, view_of
+from converter.ir.moves import view_of_operand
 
 UNSIGNED_HALVES = "the halves change places without a sign, which the tables would have to have"
 CROSSED = "its halves are not put together in a way that is known"
 
 
-def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
+def find_rotary_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
     """Yield nodes that look like a part of a rotation but were not replaced, each with the
     reason."""
     nodes = [*graph.walk()]
-    crossed = {key for node in nodes if node.op is ops.add for key in _factor_sets(node, uses)}
+    crossed = {key for node in nodes if node.op is ops.add for key in _factor_sets(node, context)}
     swapped: dict[int, bool] = {}
     for node in nodes:
         if node.op is ops.concatenate and (signed := _match_swapped(node)) is not None:
@@ -31,7 +37,7 @@ def rotary_like(graph: Graph, uses: Uses) -> Iterator[tuple[Node, str]]:
         elif node.op in (ops.add, ops.sub):
             for inner in _swapped_halves(node, swapped):
                 yield inner, UNSIGNED_HALVES
-            if node.op is ops.sub and any(key in crossed for key in _crossings(node, uses)):
+            if node.op is ops.sub and any(key in crossed for key in _crossings(node, context)):
                 yield node, CROSSED
 
 
@@ -41,7 +47,7 @@ def _match_swapped(node: Node) -> bool | None:
 
     It is False as well if both are negated. Return None if the node swaps no halves.
     """
-    join = match_joined_halves(along(node.out)) if len(node.inputs) == 2 else None
+    join = match_joined_halves(view_of(node.out)) if len(node.inputs) == 2 else None
     if join is None:
         return None
     parts = [join.first, join.second]
@@ -58,10 +64,10 @@ def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
     ``swapped`` has by the id of a concatenation whether one of its swapped halves is negated. Only
     those without such a sign are yielded.
     """
-    terms = [term for v in node.inputs if (term := v.made_by(ops.mul)) is not None]
+    terms = [term for v in node.inputs if (term := v.producer_if(ops.mul)) is not None]
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
-        factors = [_source(view.base) for view in operands(along(other.out))]
-        for inner in carried_from(one):
+        factors = [_source(view.base) for view in operands(view_of(other.out))]
+        for inner in iter_elementwise_ancestors(one):
             halves = () if swapped.get(id(inner), True) else inner.inputs
             if any(_source(half) in factors for half in halves):
                 yield inner
@@ -69,8 +75,8 @@ def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
 
 def _source(value: Value) -> Value:
     """Return the value from which all elements of a value were moved."""
-    view = along(value)
-    while (inner := above(view)) is not None:
+    view = view_of(value)
+    while (inner := view_of_operand(view)) is not None:
         view = inner
     return view.base
 
@@ -79,31 +85,31 @@ Key = frozenset[frozenset[View]]
 """The factors of both terms of a sum of two products, without an order."""
 
 
-def _factor_sets(node: Node, uses: Uses) -> Iterator[Key]:
+def _factor_sets(node: Node, context: MatchContext) -> Iterator[Key]:
     """Yield the factors of both terms of a sum or difference of products, without their order.
 
     Nothing is yielded for other nodes.
     """
-    factors = _factor_pairs(node, uses)
+    factors = _factor_pairs(node, context)
     if factors is not None:
         yield frozenset(map(frozenset, factors))
 
 
-def _crossings(node: Node, uses: Uses) -> Iterator[Key]:
+def _crossings(node: Node, context: MatchContext) -> Iterator[Key]:
     """Yield the factors of ``b * c + a * s`` for a node ``a * c - b * s`` if ``a`` and ``b`` are
     parts of one value."""
-    first, second = _factor_pairs(node, uses) or ([], [])
+    first, second = _factor_pairs(node, context) or ([], [])
     for a, c in (first, first[::-1]) if first else ():
         for b, s in (second, second[::-1]):
             if a.base is not b.base and _source(a.base) is _source(b.base):
                 yield frozenset({frozenset({b, c}), frozenset({a, s})})
 
 
-def _factor_pairs(node: Node, uses: Uses) -> tuple[list[View], list[View]] | None:
+def _factor_pairs(node: Node, context: MatchContext) -> tuple[list[View], list[View]] | None:
     """Return the two factors of both terms of a sum or difference, or None if they are no such
     products."""
-    terms = operands(along(node.out))
+    terms = operands(view_of(node.out))
     if any(term.op() is not ops.mul for term in terms):
         return None
-    first, second = (product(term, uses).factors for term in terms)
+    first, second = (product(term, context).factors for term in terms)
     return (first, second) if len(first) == len(second) == 2 else None

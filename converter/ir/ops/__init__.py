@@ -4,9 +4,9 @@
 modules, and a rule that lowers it.
 """
 
-from converter.ir.ops.catalogue import external_op, op_by_name, op_variant, stated, user_op
+from converter.ir.ops.catalogue import defined_ops, external_op, op_by_name, op_variant, user_op
 from converter.ir.ops.composites import *
 from converter.ir.ops.pointwise import *
 from converter.ir.ops.primitives import *
 
-__all__ = ["external_op", "op_by_name", "op_variant", "stated", "user_op"]
+__all__ = ["defined_ops", "external_op", "op_by_name", "op_variant", "user_op"]

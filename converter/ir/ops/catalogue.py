@@ -60,6 +60,6 @@ def user_op(primitive: Any) -> Op:
     return _user_ops.setdefault(primitive, Op(primitive.name, "user", calls=True))
 
 
-def stated() -> tuple[Op, ...]:
+def defined_ops() -> tuple[Op, ...]:
     """Return every defined operation."""
     return tuple(_defined.values())

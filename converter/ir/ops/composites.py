@@ -36,7 +36,7 @@ group_norm = _define_fused(
     "group_norm",
     formulas.group_norm,
     "InstanceNormalization",
-    otherwise="GroupNormalization",
+    alternative_operator="GroupNormalization",
     needs=("layer_norm",),
 )
 batch_norm = _define_fused("batch_norm", formulas.batch_norm, "BatchNormalization")
@@ -62,7 +62,9 @@ softplus = _define_activation("softplus", jax.nn.softplus, "Softplus")
 mish = _define_activation("mish", jax.nn.mish, "Mish")
 swish = _define_activation("swish", lambda x, *, alpha=1.0: x * lax.logistic(x * alpha), "Swish")
 soft_sign = _define_activation("soft_sign", jax.nn.soft_sign, "Softsign")
-leaky_relu = _define_activation("leaky_relu", formulas.leaky_relu, "LeakyRelu", otherwise="PRelu")
+leaky_relu = _define_activation(
+    "leaky_relu", formulas.leaky_relu, "LeakyRelu", alternative_operator="PRelu"
+)
 elu = _define_activation("elu", formulas.elu, "Elu")
 selu = _define_activation("selu", formulas.selu, "Selu")
 celu = _define_activation("celu", formulas.celu, "Celu")

@@ -48,7 +48,7 @@ def _clamp_in_numpy(low: Any, x: Any, high: Any) -> Any:
 # ------------------------------------------------------------------------- operands that broadcast
 
 _additive = partial(_broadcasting, rounding=_ADDS, linear=_SUM)
-_selection = partial(_broadcasting, rounding=_NONE, any_zero=True)
+_selection = partial(_broadcasting, rounding=_NONE, zero_sign_is_open=True)
 _comparison = partial(_broadcasting, rounding=_NONE)
 
 add = _additive("add", lax.add, operator.add, commutes=True)
@@ -93,7 +93,7 @@ polynomial = define_op("polynomial")
 
 # ------------------------------------------------------------------------------------ one operand
 
-_whole_number = partial(_unary, rounding=_NONE, any_zero=True)
+_whole_number = partial(_unary, rounding=_NONE, zero_sign_is_open=True)
 _function = partial(_unary, rounding=_FUNCTION)
 
 abs = _unary("abs", lax.abs, np.abs, rounding=_NONE)

@@ -13,45 +13,58 @@ from converter.targets.onnxruntime.lags import LAGS
 from converter.targets.onnxruntime.quirks import QUIRKS
 from converter.targets.standard import TARGET as STANDARD
 from converter.targets.target import (
-    BOOL,
-    HALF,
+    BOOL_CONVERSIONS,
+    HALF_CONVERSIONS,
     LACKED_EVERYWHERE,
-    NARROW,
-    SHORT,
-    UNSIGNED,
+    NARROW_CONVERSIONS,
+    SHORT_CONVERSIONS,
+    UNSIGNED_CONVERSIONS,
     MissingKernel,
     Target,
     lacks_operators,
 )
 from converter.targets.versions import versions
 
-EXTREME_CONVERSIONS = {**BOOL, **SHORT, **UNSIGNED}
+EXTREME_CONVERSIONS = {**BOOL_CONVERSIONS, **SHORT_CONVERSIONS, **UNSIGNED_CONVERSIONS}
 # The runtime sums integers in float64; sums in int64 stay exact.
-SUM_CONVERSIONS = dict.fromkeys((*NARROW, "int32", "uint32"), "int64")
-SORT_CONVERSIONS = {"bool": "int32", "uint16": "int32", **UNSIGNED}
+SUM_CONVERSIONS = dict.fromkeys((*NARROW_CONVERSIONS, "int32", "uint32"), "int64")
+SORT_CONVERSIONS = {"bool": "int32", "uint16": "int32", **UNSIGNED_CONVERSIONS}
 
 KERNELS = {
     **STANDARD.kernels,
     **dict.fromkeys(
-        (ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin), MissingKernel({**BOOL, **SHORT})
+        (ops.max, ops.min, ops.clamp, ops.cummax, ops.cummin),
+        MissingKernel({**BOOL_CONVERSIONS, **SHORT_CONVERSIONS}),
     ),
-    ops.pow: MissingKernel({**NARROW, "uint32": "int64", "uint64": "float64"}, first=1),
-    ops.select_n: MissingKernel({"bool": "uint8", **SHORT, "uint64": "int64"}, first=1),
-    ops.pad: MissingKernel(SHORT),
-    ops.cumsum: MissingKernel({**NARROW, **UNSIGNED}),
+    ops.pow: MissingKernel(
+        {**NARROW_CONVERSIONS, "uint32": "int64", "uint64": "float64"}, first_operand=1
+    ),
+    ops.select_n: MissingKernel(
+        {"bool": "uint8", **SHORT_CONVERSIONS, "uint64": "int64"}, first_operand=1
+    ),
+    ops.pad: MissingKernel(SHORT_CONVERSIONS),
+    ops.cumsum: MissingKernel({**NARROW_CONVERSIONS, **UNSIGNED_CONVERSIONS}),
     ops.reduce_sum: MissingKernel(SUM_CONVERSIONS),
     **dict.fromkeys(
-        (ops.reduce_max, ops.reduce_min), MissingKernel(EXTREME_CONVERSIONS, order=True)
+        (ops.reduce_max, ops.reduce_min), MissingKernel(EXTREME_CONVERSIONS, keeps_order=True)
     ),
     **dict.fromkeys(
-        (ops.argmax, ops.argmin), MissingKernel(EXTREME_CONVERSIONS, back=False, order=True)
+        (ops.argmax, ops.argmin),
+        MissingKernel(EXTREME_CONVERSIONS, converts_back=False, keeps_order=True),
     ),
-    **dict.fromkeys((ops.top_k, ops.approx_top_k), MissingKernel(SORT_CONVERSIONS, order=True)),
-    **dict.fromkeys((ops.scatter_add, ops.scatter_mul), MissingKernel({**HALF, **BOOL})),
-    **dict.fromkeys((ops.scatter_max, ops.scatter_min), MissingKernel({**HALF, **BOOL, **SHORT})),
-    ops.max_pool_scatter: MissingKernel(HALF),
-    ops.celu: MissingKernel(HALF),
-    ops.sign: MissingKernel(HALF),  # the kernel gives 0 for NaN
+    **dict.fromkeys(
+        (ops.top_k, ops.approx_top_k), MissingKernel(SORT_CONVERSIONS, keeps_order=True)
+    ),
+    **dict.fromkeys(
+        (ops.scatter_add, ops.scatter_mul), MissingKernel({**HALF_CONVERSIONS, **BOOL_CONVERSIONS})
+    ),
+    **dict.fromkeys(
+        (ops.scatter_max, ops.scatter_min),
+        MissingKernel({**HALF_CONVERSIONS, **BOOL_CONVERSIONS, **SHORT_CONVERSIONS}),
+    ),
+    ops.max_pool_scatter: MissingKernel(HALF_CONVERSIONS),
+    ops.celu: MissingKernel(HALF_CONVERSIONS),
+    ops.sign: MissingKernel(HALF_CONVERSIONS),  # the kernel gives 0 for NaN
 }
 """Conversions by operation, in addition to those of the standard."""
 

@@ -5,7 +5,7 @@ import numpy as np
 
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import bound
+from converter.ir.evaluation import bound_array
 from converter.ir.formulas import LARGEST_SCALE
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
@@ -28,10 +28,10 @@ def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
         pad = pad.inputs[0].node
     if pad is None or pad.op is not ops.pad or scalar(pad.inputs[1]) != 0:
         return None
-    x = editor.like(pad, [pad.inputs[0], const(NEGATIVE_ZERO, pad.out.dtype)])
+    x = editor.copy_with_operands(pad, [pad.inputs[0], const(NEGATIVE_ZERO, pad.out.dtype)])
     for view in reversed(views):
-        x = editor.like(view, [x])
-    return editor.like(node, [x])
+        x = editor.copy_with_operands(view, [x])
+    return editor.copy_with_operands(node, [x])
 
 
 def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
@@ -68,7 +68,7 @@ def pad_before_pool(node: Node, editor: Editor) -> Value | None:
     sizes = (size + low + high for size, (low, high, _) in zip(x.shape, config, strict=True))
     zero = const(NEGATIVE_ZERO, x.dtype)
     padded = editor.add(ops.pad, [x, zero], tuple(sizes), x.dtype, {"padding_config": config})
-    return editor.like(node, [padded], padding=((0, 0),) * len(padding))
+    return editor.copy_with_operands(node, [padded], padding=((0, 0),) * len(padding))
 
 
 def keep_nan_of_erf(node: Node, editor: Editor) -> Value:
@@ -77,10 +77,10 @@ def keep_nan_of_erf(node: Node, editor: Editor) -> Value:
     ONNX Runtime before 1.27 returns a number there.
     """
     (x,) = node.inputs
-    return editor.where(editor.compare(ops.ne, x, x), x, editor.like(node, [x]))
+    return editor.where(editor.compare(ops.ne, x, x), x, editor.copy_with_operands(node, [x]))
 
 
-def select_slope(node: Node, editor: Editor) -> Value:
+def expand_leaky_relu(node: Node, editor: Editor) -> Value:
     """Return a leaky ReLU with slopes, computed as x where x ≥ 0, else x · slope."""
     x, slope = node.inputs
     is_nonnegative = editor.compare(ops.ge, x, const(0, x.dtype))
@@ -98,7 +98,7 @@ def repeat_keys(node: Node, editor: Editor) -> Value | None:
     if heads == shared or all(mask.rank < 3 or mask.shape[-3] == 1 for mask in masks):
         return None
     key, value = (_repeat_heads(editor, x, shared, heads // shared) for x in (key, value))
-    return editor.like(node, [query, key, value, *masks], kv_heads=heads)
+    return editor.copy_with_operands(node, [query, key, value, *masks], kv_heads=heads)
 
 
 def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
@@ -131,10 +131,10 @@ def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
     (x,) = node.inputs
     if x.shape or x.dtype != np.float32:
         return None
-    return editor.reshape(editor.like(node, [editor.reshape(x, (1,))], (1,)), ())
+    return editor.reshape(editor.copy_with_operands(node, [editor.reshape(x, (1,))], (1,)), ())
 
 
-def put_factor_first(node: Node, editor: Editor) -> Value | None:
+def exchange_factor(node: Node, editor: Editor) -> Value | None:
     """Return the product of a convolution and a factor with its operands exchanged.
 
     In this order ONNX Runtime does not fold the factor into the weights, which could make them
@@ -142,10 +142,12 @@ def put_factor_first(node: Node, editor: Editor) -> Value | None:
     ``LARGEST_SCALE``, if the factor is not known, or if no convolution computes the first operand.
     """
     convolved, other = node.inputs
-    factor = None if convolved.made_by(ops.conv, ops.conv_transpose) is None else bound(other)
+    factor = (
+        None if convolved.producer_if(ops.conv, ops.conv_transpose) is None else bound_array(other)
+    )
     if factor is None or not np.any(np.abs(factor) > LARGEST_SCALE):
         return None
-    return editor.like(node, [other, convolved])
+    return editor.copy_with_operands(node, [other, convolved])
 
 
 def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:

@@ -103,9 +103,9 @@ LAGS = (
     Lag("<1.31", {"Where": {"int8": "int32", "uint32": "int64"}}),
     Lag("<1.30", {"Trilu": {"int32": "int64"}}, model=replace_cosines),
     Lag("<1.26", {"TopK": {**BYTE_CONVERSIONS, "int16": "int32"}}),
-    Lag("<1.25", newest=23),  # 1.24 loads 24 and 25, and has no TensorScatter
+    Lag("<1.25", newest_opset=23),  # 1.24 loads 24 and 25, and has no TensorScatter
     Lag("<1.24", dict.fromkeys(("Max", "Min"), BYTE_CONVERSIONS), lacks=(QUANTIZED_SINCE_23,)),
-    Lag("<1.23.1", newest=22),  # 1.23.0 loads 23, and mixes up heads that share keys
+    Lag("<1.23.1", newest_opset=22),  # 1.23.0 loads 23, and mixes up heads that share keys
     Lag(
         "<1.21",
         {
@@ -115,7 +115,7 @@ LAGS = (
             ),
             **{"Div": DIVISION_CONVERSIONS, "Neg": {"int16": "int32"}},
         },
-        newest=21,
+        newest_opset=21,
     ),
     Lag("<1.20", {"ArgMin": BYTE_CONVERSIONS, "Trilu": {"bool": "int64"}}, model=propagate_nan),
 )

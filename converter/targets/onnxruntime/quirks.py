@@ -97,14 +97,14 @@ QUIRKS = (
         "An infinity that has a slope",
         "<1.27",
         "g (float[2] x, float[1] s) => (float[2] y) { y = PRelu (x, s) }",
-        deviations={ops.leaky_relu: Deviation(SLOPES_TEXT, floats.select_slope, _has_slopes)},
+        deviations={ops.leaky_relu: Deviation(SLOPES_TEXT, floats.expand_leaky_relu, _has_slopes)},
     ),
     Quirk(
         "Weights of a convolution that overflow with a factor behind it",
         "",
         "g (float[1,1,1] x) => (float[1,1,1] y) "
         "{ w = Constant <value = float[1,1,1] {1e30}> () z = Conv (x, w) y = Mul (z, w) }",
-        {ops.mul: floats.put_factor_first},
+        {ops.mul: floats.exchange_factor},
     ),
     Quirk(
         "Floats that are rounded to infinity in eight bits",

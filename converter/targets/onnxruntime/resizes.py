@@ -70,7 +70,7 @@ def has_kernel(mode: str, rank: int, axes: Collection[int]) -> bool:
 def scaled_axes(node: Node) -> list[int]:
     """Return the axes whose size a resize changes; a named size may change."""
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
-    return [axis for axis, (before, after) in pairs if not dims.same(before, after)]
+    return [axis for axis, (before, after) in pairs if not dims.is_same_dim(before, after)]
 
 
 def resize_mode(node: Node) -> str:
@@ -96,7 +96,7 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
     for axis in (3, 2):
         size = node.out.shape[axis]
         shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-        x = editor.like(node, [x], shape, axes=(axis,), sizes=(size,))
+        x = editor.copy_with_operands(node, [x], shape, axes=(axis,), sizes=(size,))
     return x
 
 
@@ -187,7 +187,9 @@ def _start_among_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
     for first in range(len(longer) - len(shorter) + 1):
         end = first + len(shorter)
         ones = (*longer[:first], *longer[end:])
-        if dims.same_shape(longer[first:end], shorter) and all(dims.same(d, 1) for d in ones):
+        if dims.is_same_shape(longer[first:end], shorter) and all(
+            dims.is_same_dim(d, 1) for d in ones
+        ):
             return first
     return None
 
@@ -204,8 +206,8 @@ def _merges(node: Node) -> bool:
     """Return True if a node is a reshape that does more than adding and removing axes of size
     one."""
     shapes = (node.inputs[0].shape, node.out.shape) if node.op is ops.reshape else ((), ())
-    before, after = ([d for d in shape if not dims.same(d, 1)] for shape in shapes)
-    return not dims.same_shape(tuple(before), tuple(after))
+    before, after = ([d for d in shape if not dims.is_same_dim(d, 1)] for shape in shapes)
+    return not dims.is_same_shape(tuple(before), tuple(after))
 
 
 def _compose_order(last: Order, before: Orders) -> Orders:

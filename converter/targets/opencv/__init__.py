@@ -13,7 +13,7 @@ from converter.targets.target import Quirk, lacks_operators
 LACKS = (*OPENVINO.lacks, lacks_operators("DynamicQuantizeLinear MatMulInteger MatMulNBits"))
 
 
-def compute_caches(model: ir.Model) -> None:
+def insert_table_identities(model: ir.Model) -> None:
     """Insert an ``Identity`` after each cosine and sine table of a rotary embedding that no node
     computes, in place.
 
@@ -29,13 +29,13 @@ def compute_caches(model: ir.Model) -> None:
                 node.replace_input_with(position, copy)
 
 
-CACHES = Quirk(
+CONSTANT_TABLES = Quirk(
     "Rotary embeddings by tables that are constants",
     "",
     "g (float[1,1,1,2] x) => (float[1,1,1,2] y) "
     "<float[1,1] c = {0.0}, float[1,1] s = {1.0}, int64[1,1] p = {0}> "
     "{ y = RotaryEmbedding (x, c, s, p) }",
-    model=compute_caches,
+    model=insert_table_identities,
 )
 
-TARGET = replace(OPENVINO, name="opencv", oldest="5", lacks=LACKS, quirks=(CACHES,))
+TARGET = replace(OPENVINO, name="opencv", oldest="5", lacks=LACKS, quirks=(CONSTANT_TABLES,))

@@ -7,12 +7,18 @@ from dataclasses import replace
 
 from converter.ir import ops
 from converter.targets.standard import TARGET as STANDARD
-from converter.targets.target import HALF, LACKED_EVERYWHERE, NARROW, UNSIGNED, MissingKernel
+from converter.targets.target import (
+    HALF_CONVERSIONS,
+    LACKED_EVERYWHERE,
+    NARROW_CONVERSIONS,
+    UNSIGNED_CONVERSIONS,
+    MissingKernel,
+)
 
 KERNELS = {
     **STANDARD.kernels,
-    **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(HALF)),
-    ops.pow: MissingKernel({**NARROW, **UNSIGNED}, first=1),
+    **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(HALF_CONVERSIONS)),
+    ops.pow: MissingKernel({**NARROW_CONVERSIONS, **UNSIGNED_CONVERSIONS}, first_operand=1),
 }
 
 TARGET = replace(

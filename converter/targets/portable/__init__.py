@@ -14,5 +14,5 @@ TARGET = replace(
     lacks=(*TRACT.lacks, *OPENCV.lacks, *IREE.lacks),
     opset=18,
     opsets=range(18, 19),
-    fixed=True,
+    static_sizes_only=True,
 )

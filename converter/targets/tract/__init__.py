@@ -12,7 +12,7 @@ from converter.targets.target import Quirk, lacks_operators
 LACKS = (*OPENVINO.lacks, lacks_operators("Attention"))
 
 
-def forget_values(model: ir.Model) -> None:
+def remove_value_types(model: ir.Model) -> None:
     """Remove the dtypes and shapes of all results of nodes that are not outputs of the model, in
     place.
 
@@ -25,12 +25,12 @@ def forget_values(model: ir.Model) -> None:
                 value.type = value.shape = None
 
 
-SIZES = Quirk(
+NAMED_SIZES = Quirk(
     "Sizes between nodes that have names",
     "",
     "g (float[B,2] x) => (float[1,2] y) <float[N,2] z> "
     "{ z = Relu (x) s = Constant <value_ints=[1,2]> () y = Reshape (z, s) }",
-    model=forget_values,
+    model=remove_value_types,
 )
 
-TARGET = replace(OPENVINO, name="tract", oldest="0.23", lacks=LACKS, quirks=(SIZES,))
+TARGET = replace(OPENVINO, name="tract", oldest="0.23", lacks=LACKS, quirks=(NAMED_SIZES,))

@@ -19,7 +19,7 @@ METHODS = ("nearest", "linear", "cubic", "lanczos3")
 
 def calls_of(fn, *specs):
     """The calls in what JAX traces."""
-    graph = trace(fn, specs, calls=frozenset(CALLS))
+    graph = trace(fn, specs, kept_calls=frozenset(CALLS))
     return [node for node in graph.walk() if node.op is ops.named_call]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
-from converter.fuse.match import whole
+from converter.fuse.match import peeled_view
 from converter.fuse.normal_form import Inner, Sum, find_views, normal_form
 from converter.ir import dims
 from converter.ir.evaluation import evaluate, run_uncompiled
@@ -100,7 +100,7 @@ def read(seed, dtype, named):
     shapes = [("B", 4), ("B", 4), (4,)] if named else SHAPES
     graph = trace(fn, [jax.ShapeDtypeStruct(s, dtype) if not named else (s, dtype) for s in shapes])
     canonicalize(graph)
-    form = normal_form(whole(graph.outputs[0]), Editor(graph))
+    form = normal_form(peeled_view(graph.outputs[0]), Editor(graph))
     if form is None:
         return None
     views = [*{view for monomial in form.terms for view in find_views(monomial)} | form.moved]

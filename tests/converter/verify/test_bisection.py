@@ -24,7 +24,7 @@ def planted(monkeypatch):
     """Makes a pass do something else after what it does."""
 
     def plant(name, change):
-        (step,) = (step for step in passes.distinct() if step.name == name)
+        (step,) = (step for step in passes.distinct_passes() if step.name == name)
 
         def run(graph, settings):
             changed = step.run(graph, settings)
@@ -126,6 +126,6 @@ def test_bisect_takes_every_setting_of_to_onnx(monkeypatch):
 
 def test_every_pass_keeps_what_earlier_ones_promised():
     """`eliminates` names operations that exist, and passes state it once."""
-    stated = [op.name for step in passes.distinct() for op in step.eliminates]
+    stated = [op.name for step in passes.distinct_passes() for op in step.eliminates]
     assert len(stated) == len(set(stated))
     assert {"einsum", "conv_general_dilated", "rotary", "stack"} <= set(stated)

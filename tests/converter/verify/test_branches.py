@@ -19,8 +19,8 @@ from converter.verify.steering import (
     MAX_TRIES,
     MIN_SAMPLES,
     count_numbers,
+    draw_steered_samples,
     is_small,
-    steered_samples,
 )
 from tests.tiers import default_rows
 
@@ -30,7 +30,7 @@ ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
 def steered(fn, *specs, seed=0):
     """The samples of a function, and what they cover."""
     export = converter.to_onnx(fn, list(specs))
-    return steered_samples(export.graph, export.retrace(), {}, seed)
+    return draw_steered_samples(export.graph, export.retrace(), {}, seed)
 
 
 def untaken(fn, *specs):

@@ -9,7 +9,7 @@ import converter
 from converter.decompose.expansion import decompose
 from converter.decompositions.complex import complex_rules as of_complex
 from converter.frontend.trace import source_line, trace
-from converter.ir import outside
+from converter.ir import registry
 from converter.ir.complex_pairs import Pair
 from converter.ir.evaluation import evaluate
 from tests.tiers import default_rows
@@ -31,7 +31,7 @@ WRONG = {
 def test_a_wrong_decomposition_is_refused(name, tmp_path, monkeypatch):
     fn, instead, x = WRONG[name]
     path = tmp_path / "model.onnx"
-    with outside.expansions.restoring():
+    with registry.expansions.restoring():
         converter.expansion(name, ignores=("accuracy",))(instead)
         export = converter.to_onnx(fn, [x], path=path)
         assert not converter.check(export, fn, [x]).passed
@@ -50,8 +50,8 @@ def test_complex_numbers_are_decomposed_by_the_pass(monkeypatch):
     def wrong(z: Pair) -> Pair:
         return Pair(jnp.exp(z.re) * jnp.cos(z.im), jnp.exp(z.re) * jnp.sin(z.im) * (1 + 1e-4))
 
-    monkeypatch.setitem(of_complex.MEANINGS, "exp", of_complex.MEANINGS["exp"])
-    of_complex.meaning("exp", ignores=("accuracy",))(wrong)
+    monkeypatch.setitem(of_complex.COMPLEX_RULES, "exp", of_complex.COMPLEX_RULES["exp"])
+    of_complex.complex_rule("exp", ignores=("accuracy",))(wrong)
     z = (RNG.standard_normal(9) + 1j * RNG.standard_normal(9)).astype(np.complex64)
     found = converter.bisect(jnp.exp, [z])
     assert found is not None and found.step == "decompose"

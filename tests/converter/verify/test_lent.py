@@ -7,7 +7,7 @@ import pytest
 
 import converter
 from converter.errors import SaveError
-from converter.model.streaming import INLINE
+from converter.model.streaming import MAX_INLINE_BYTES
 from converter.verify.sessions import session
 
 TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint16, bool)
@@ -18,7 +18,7 @@ def test_parameters_of_every_type(dtype):
     """One is used, and one is a result as it is."""
     rng = np.random.default_rng(0)
     params = {name: (3 * rng.standard_normal((40, 40))).astype(dtype) for name in ("used", "given")}
-    assert params["used"].nbytes > INLINE
+    assert params["used"].nbytes > MAX_INLINE_BYTES
 
     def fn(params, x):
         return x @ params["used"].astype(np.float32), params["given"]

@@ -13,7 +13,7 @@ import converter
 from converter.errors import CheckError
 from converter.model.verdict import LEVELS
 from converter.verify import checking
-from converter.verify.watch import StepChangedError, Watch
+from converter.verify.watch import PassChecker, StepChangedError
 
 X = np.array([0.1, 0.3, 0.88, 2, 3], np.float32)
 
@@ -71,7 +71,7 @@ def test_open_elements_are_named_by_export_and_bisect(monkeypatch):
         return replace(wrong, retrace=retrace)
 
     for module in ("bisection", "conversion"):
-        monkeypatch.setattr(f"converter.api.{module}.finish", planted)
+        monkeypatch.setattr(f"converter.api.{module}.build_export", planted)
     with pytest.raises(CheckError, match=r"it is open: .*accept_open=\['output_0'\]"):
         converter.to_onnx(pole, [POLES], verify=[POLES])
     assert converter.to_onnx(pole, [POLES], verify=[POLES], accept_open=["output_0"]).verdict.passed
@@ -99,7 +99,7 @@ def test_roundings_decide_between_a_number_and_none(name):
     verdict = checked(other, fn, x)
     assert verdict.passed, verdict
     assert verdict["output_0"].max_abs < np.inf
-    assert verdict.elements["output_0"].either == 2 * len(LEVELS)
+    assert verdict.elements["output_0"].rounding_decides == 2 * len(LEVELS)
     assert "roundings decide" in repr(verdict)
     assert not checked(lambda x: x * 0 + 0.5, fn, x).passed
 
@@ -133,9 +133,9 @@ def test_every_level_is_run_more_than_once(monkeypatch):
 
 
 def test_a_trace_that_differs_is_found():
-    watch = Watch(converter.to_onnx(jnp.sin, [X]).retrace, [("given", [X])], jnp.cos)
+    watch = PassChecker(converter.to_onnx(jnp.sin, [X]).retrace, [("given", [X])], jnp.cos)
     with pytest.raises(StepChangedError, match="after 'trace'"):
-        watch.trace()
+        watch.check_trace()
     assert not jax.config.jax_enable_x64
 
 

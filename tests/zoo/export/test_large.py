@@ -9,7 +9,7 @@ import pytest
 
 import zoo
 from converter.model.saving import MAX_FILE_BYTES
-from converter.model.streaming import INLINE
+from converter.model.streaming import MAX_INLINE_BYTES
 from tests.converter.test_mapped import is_mapped
 from tests.seeded import nano, values_of
 from tests.synthetic import make_image
@@ -28,7 +28,12 @@ ENTRY = zoo.info("dinov3_vits16")
 def outside(file):
     """A copy of a small file whose tensors lie beside it, as those of a large one do."""
     copy = file.with_name(f"outside-{file.name}")
-    ir.save(ir.load(file), copy, external_data=f"{copy.name}_data", size_threshold_bytes=INLINE)
+    ir.save(
+        ir.load(file),
+        copy,
+        external_data=f"{copy.name}_data",
+        size_threshold_bytes=MAX_INLINE_BYTES,
+    )
     return copy
 
 

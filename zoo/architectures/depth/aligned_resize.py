@@ -61,7 +61,7 @@ def _(node: Node, editor: Editor) -> list[Value] | None:
     if call is None:
         return None
     x, method = node.inputs[0], ALIGNED[0]
-    axes = [i for i in range(x.rank) if not dims.same(x.shape[i], call.shape[i])]
+    axes = [i for i in range(x.rank) if not dims.is_same_dim(x.shape[i], call.shape[i])]
     sizes = tuple(call.shape[axis] for axis in axes)
     params = {"axes": tuple(axes), "sizes": sizes, "method": method, "antialias": False}
     resized = editor.add(ops.image_resize, [x], call.shape, x.dtype, params)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from converter.opsets import DEFAULT_TARGET, FUSED, OPSETS
+from converter.opsets import DEFAULT_TARGET, FIRST_FUSED_OPSET, OPSETS
 from weights.parameters import parameter
 from zoo.architectures.architecture import Config
 from zoo.architectures.entry import ModelInfo
@@ -32,7 +32,9 @@ def _variant_specs() -> Iterator[FileSpec]:
         )
         yield row
         if precision == "fp32":
-            yield replace(row, path="onnx/model_fused.onnx", opset=FUSED, variant="fused")
+            yield replace(
+                row, path="onnx/model_fused.onnx", opset=FIRST_FUSED_OPSET, variant="fused"
+            )
 
 
 VARIANTS = {row.variant: row for row in _variant_specs()}
@@ -40,7 +42,7 @@ VARIANTS = {row.variant: row for row in _variant_specs()}
 
 MIN_OPSETS = {name: PRECISIONS[row.precision].min_opset for name, row in VARIANTS.items()}
 """Oldest opset of each variant."""
-MIN_OPSETS["fused"] = FUSED
+MIN_OPSETS["fused"] = FIRST_FUSED_OPSET
 """Oldest opset of each variant."""
 
 TOWER_FILES = {

@@ -31,7 +31,7 @@ def is_batchable(node: Node, length: int) -> bool:
     if node.op is ops.scan:
         is_possible = all(is_batchable(inner, length) for inner in node.bodies["body"].nodes)
     else:
-        is_plain = not (node.bodies or node.op.calls or node.refusal)
+        is_plain = not (node.bodies or node.op.calls or node.refusal_reason)
         is_possible = is_plain and (node.meaning is not None or node.op.formula is not None)
     is_static = all(dims.all_static(v.shape) for v in node.operands())
     return is_possible and is_static and all(is_small_batch(v, length) for v in node.outputs)
@@ -152,7 +152,7 @@ def defer_results(scan: Scan, editor: Editor) -> bool:
     They are batched over the values of all steps, which the loop returns for that. Return True if
     there were any and the change pays off.
     """
-    needed_ids = scan.sources_of(c.after for c in scan.carries)
+    needed_ids = scan.source_ids(c.after for c in scan.carries)
     for node in reversed(scan.nodes):
         if any(id(v) in needed_ids for v in node.outputs) or not is_batchable(node, scan.length):
             needed_ids.update(map(id, (*node.outputs, *node.operands())))

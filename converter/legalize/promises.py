@@ -19,13 +19,13 @@ from converter.ir.dims import Dim
 from converter.ir.origins import operands_of_body_inputs
 from converter.ir.ranges import known_range
 from converter.ir.scalars import scalar
-from converter.ir.windows import indexed_axes
+from converter.ir.windows import find_indexed_axes
 
 Mode = lax.GatherScatterMode
 
 KEEPS_ELEMENTS = frozenset(
     {
-        *(op for op in ops.stated() if op.elementwise or op.moves or op.reduces),
+        *(op for op in ops.defined_ops() if op.elementwise or op.moves or op.reduces),
         *(ops.concatenate, ops.pad, ops.gather, ops.take, ops.dynamic_slice),
     }
 )
@@ -33,12 +33,12 @@ KEEPS_ELEMENTS = frozenset(
 
 
 ELEMENTWISE_OPS = frozenset(
-    {*(op for op in ops.stated() if op.elementwise or op.moves), ops.concatenate}
+    {*(op for op in ops.defined_ops() if op.elementwise or op.moves), ops.concatenate}
 )
 """Operations whose result elements each depend on few elements of the operands."""
 
 
-def doubted_promises(graph: Graph) -> set[int]:
+def unreliable_promises(graph: Graph) -> set[int]:
     """Return the ids of gathers and scatters with a promise of bounds that the program itself does
     not rely on.
 
@@ -98,7 +98,7 @@ def _index_sources(value: Value) -> list[Value]:
     if node is None:
         return []
     if node.op is ops.concatenate:
-        return [v for v in node.inputs if v.kind != "const" and v.made_by(ops.iota) is None]
+        return [v for v in node.inputs if v.kind != "const" and v.producer_if(ops.iota) is None]
     if node.op.moves or node.op is ops.convert_element_type:
         return node.inputs[:1]
     if node.op is ops.select_n:
@@ -137,9 +137,11 @@ def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value])
 
     ``gather`` is the node whose indices are meant.
     """
-    roots, (_, limits) = index_roots(gather.inputs[1], body_operands), indexed_axes(gather)
+    roots, (_, limits) = index_roots(gather.inputs[1], body_operands), find_indexed_axes(gather)
     compared = [
-        v for v in _collect_sources([mask], body_operands, _mask_sources) if v.made_by(*COMPARISONS)
+        v
+        for v in _collect_sources([mask], body_operands, _mask_sources)
+        if v.producer_if(*COMPARISONS)
     ]
     return any(
         _tests_index(v.node, roots, limits, body_operands) for v in compared if v.node is not None

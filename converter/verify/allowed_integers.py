@@ -12,13 +12,13 @@ from converter.ir.dims import Dim
 from converter.ir.op import Rounding
 from converter.ir.origins import ancestors, operands_of_body_inputs
 from converter.ir.ranges import known_range
-from converter.ir.windows import indexed_axes
+from converter.ir.windows import find_indexed_axes
 
 MAX_COUNT = 100
 """Limit of the magnitude of integers that may be loop counts."""
 
 INDEX_PRESERVING = frozenset(
-    {op for op in ops.stated() if op.elementwise or op.rounding is Rounding.NONE}
+    {op for op in ops.defined_ops() if op.elementwise or op.rounding is Rounding.NONE}
     - {ops.clamp, ops.rem, ops.and_, ops.argmax, ops.argmin}
 )
 """Operations whose result is an index of about the size of their operand."""
@@ -32,7 +32,7 @@ DATA_OPERANDS = {
 
 
 @dataclass
-class WholeNumbers:
+class AllowedIntegers:
     """Integers that an input of a graph may have.
 
     All integers of its dtype are allowed, unless it is a loop count or an index.
@@ -62,9 +62,9 @@ class WholeNumbers:
         return np.mod(x, x.dtype.type(size)) if size <= most else x & most
 
 
-def whole_numbers(graph: Graph) -> list[WholeNumbers]:
+def allowed_integers(graph: Graph) -> list[AllowedIntegers]:
     """Return for each input of a graph the integers that it may have; floats have no limits."""
-    by_id = {id(v): WholeNumbers() for v in graph.inputs}
+    by_id = {id(v): AllowedIntegers() for v in graph.inputs}
     integer_ids = {id(v) for v in graph.inputs if v.dtype.kind in "iu"}
     for value in _loop_operands(graph):
         if id(value) in integer_ids:
@@ -112,7 +112,7 @@ def _unbounded_indices(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
     if node.op is ops.take:
         yield node.inputs[1], [dims.as_dim(node.inputs[0].shape[node.params["axis"]] - 1)]
     elif (node.op is ops.gather or node.op in ops.SCATTERS) and _promises_in_bounds(node):
-        yield node.inputs[1], indexed_axes(node).limits
+        yield node.inputs[1], find_indexed_axes(node).limits
 
 
 def _promises_in_bounds(node: Node) -> bool:
