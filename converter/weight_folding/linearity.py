@@ -273,8 +273,11 @@ def keeps_finite(value: Value, divides: bool) -> bool:
 
 
 def may_be_scaled(weights: Value) -> bool:
-    """Return True if weights are small enough to be multiplied with a factor, or have no numbers
-    yet."""
+    """Return True if weights may be multiplied with a factor without becoming infinite.
+
+    The magnitudes of their numbers may be at most `MAX_SCALED_WEIGHT`. If the numbers are not known
+    yet, the result is True, because they are checked when the file is saved.
+    """
     within = _is_within(weights, **WEIGHT_SIZES)
     return within is None or within
 
