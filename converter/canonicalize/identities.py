@@ -119,10 +119,11 @@ def _fold_order_comparison(node: Node, editor: Editor) -> Value | None:
 
 
 def _fold_equality(node: Node, editor: Editor) -> Value | None:
-    """Replace a comparison by ``==`` or ``!=`` whose result is known.
+    """Fold a comparison (``==`` or ``!=``) whose result is known.
 
-    It is known if the ranges of the operands are disjoint, or if both are the same single number
-    and cannot be NaN. For Booleans, ``x == True`` and ``x != False`` are x. Otherwise return None.
+    One of the operands must be a single number. Return a constant if the ranges of the operands are
+    disjoint, or if both are the same number and cannot be NaN. For Booleans, return x for ``x ==
+    True`` and ``x != False``. Otherwise return None.
     """
     if node.inputs[0].dtype == np.bool_:
         return _drop_number(node, node.op is ops.eq)

@@ -236,10 +236,13 @@ def _constant_step(column: np.ndarray) -> int | None:
 
 
 def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
-    """Return True if all indices of a gather are within bounds.
+    """Return True if all slices that a gather with constant indices reads lie within its operand.
 
-    For a named size they are if the gather has JAX's promise (``promise_in_bounds``). ``columns``
-    has the indices by axis of the operand.
+    No index may be negative. An index plus the size of the slice may be at most the size of the
+    operand along that axis. If one of these sizes is a named dimension, they are not compared, and
+    the gather must promise that its indices are within bounds (mode ``promise_in_bounds``).
+
+    ``columns`` has the indices along each indexed axis of the operand, by axis.
     """
     if any(column.min() < 0 for column in columns.values()):
         return False

@@ -276,8 +276,11 @@ def _insert_part(parts: list[Part] | None, axis: int, start: int, new: Part) -> 
 
 
 def _cut_part(piece: Part, axis: int, start: int, size: int) -> Part:
-    """Return ``size`` elements of a part from ``start`` on, or a part of size zero if they cannot
-    be cut out."""
+    """Return ``size`` elements along ``axis`` of the part ``piece``, from its element ``start`` on.
+
+    The result is a part of size zero, which means failure, if the elements of ``piece`` alternate
+    between two views, or if no view expresses the cut elements.
+    """
     cut = piece.source.slice_axis(axis, start, size) if isinstance(piece.source, View) else None
     return Part(0, piece.source) if cut is None else Part(size, cut)
 

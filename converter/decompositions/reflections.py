@@ -141,9 +141,16 @@ def ormqr(
 def _apply_reflections(
     packed: jax.Array, taus: jax.Array, transpose: bool, project: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
-    """Return ``x - Q @ x`` for the reflections of ``geqrf``, or ``x - Q.T @ x`` with ``transpose``.
+    """Return ``x - Q @ x``, or ``x - adjoint(Q) @ x`` with ``transpose``, for a matrix ``x``.
 
-    ``project`` returns ``V.T @ x`` for the vectors ``V`` of the reflections.
+    ``Q`` is the product of the Householder reflections of ``geqrf``.
+
+    Arguments:
+        packed: the matrix of ``geqrf``, with the vectors of the reflections below the diagonal.
+        taus: the factors of the reflections.
+        transpose: whether to use the adjoint of ``Q``.
+        project: returns ``adjoint(V) @ x``, where the columns of ``V`` are the vectors of the
+            reflections. Nothing else of ``x`` is needed.
     """
     height, count = packed.shape[-2], taus.shape[-1]
     mirrors = jnp.tril(packed[..., :count], -1) + jnp.eye(height, count, dtype=packed.dtype)

@@ -310,9 +310,13 @@ def skip_one_move(view: View, *, rounding: bool = False) -> View | None:
 
 
 def peel_moves(view: View) -> View:
-    """Return the same elements as a view of the earliest value that they are moved or widened from.
+    """Return the same elements as a view of the earliest value from which they are only moved or
+    converted to a wider float.
 
-    Besides the operations that `peel` removes, slices and concatenations are removed.
+    The view is followed back through such conversions, transposes, broadcasts, reshapes, slices and
+    reversals. A concatenation is followed to the operand that has all elements of the view; if no
+    operand has all of them, the search ends. It also ends where `write` could not compute the view.
+    Because slices are followed, the result may be a view of a part of its base.
     """
     while True:
         view = furthest_view(view)

@@ -465,7 +465,12 @@ def _merge_sums(total: Sum, rank: int) -> Sum:
 
 
 def _varies(atom: Atom, axis: int) -> bool:
-    """Return True if an atom varies along a logical axis."""
+    """Return True if the elements of an atom may differ along a logical axis, which is an axis of
+    the views in it.
+
+    A view varies unless it repeats the same elements along the axis. A sum or an `Inner` varies if
+    one of its atoms does. The name of a size never does.
+    """
     if isinstance(atom, View):
         return bool(atom.groups[axis])
     if isinstance(atom, Sum):

@@ -114,10 +114,17 @@ def emit_resampling(x: Value, axis: int, matrix: ResamplingMatrix, editor: Edito
 
 
 def _match_resampling(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Value | None:
-    """Replace an einsum that resamples one axis by matrix products in a fast layout.
+    """Replace an einsum of an array and a matrix of resampling weights by a matrix product, whose
+    order of axes `emit_resampling` chooses.
 
-    The weights have to be constant and sum to one or zero for each result, or to be computed from
-    named sizes. Return None for other einsums.
+    The einsum must contract one axis of the array with one axis of the matrix, all dtypes must be
+    the same, float32, float16 or bfloat16, and the matrix must be of one of these kinds:
+
+    - Its numbers are constant, and the weights of each result sum to one or zero. The array must
+      then depend on an input.
+    - It has a named size, and its numbers depend on named sizes only.
+
+    Return None for other einsums.
     """
     for side in (0, 1):
         x, contraction = node.inputs[1 - side], match_resampling_matrix(node, side)

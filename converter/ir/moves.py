@@ -343,10 +343,15 @@ def _split_axis(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
 
 
 def _contiguous_runs(source: list[Factor], flat: list[Factor]) -> list[list[Factor]]:
-    """Return runs of factors that follow each other in the source, in the order of the view.
+    """Return the factors of a view in runs that can be moved as one axis, in the order of the view.
 
-    ``source`` has the factors in the order of the base, ``flat`` in that of the view. Factors of
-    different axes are in different runs.
+    A factor belongs to the run of the factor before it in ``flat`` if it also follows that one in
+    ``source`` and both go along the same axis of the base. Factors that repeat elements are in no
+    run.
+
+    Arguments:
+        source: the factors in the order of the axes of the base.
+        flat: all factors in the order of the axes of the view, with those that repeat elements.
     """
     runs: list[list[Factor]] = []
     previous: Factor | None = None

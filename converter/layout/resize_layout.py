@@ -76,7 +76,13 @@ def resize_axis_by_axis(node: Node, editor: Editor) -> Value | None:
 def _add_resize(
     editor: Editor, x: Value, shape: dims.Shape, axes: tuple[int, ...], kinds: Kinds
 ) -> Value:
-    """Emit Resize of ``axes`` to ``shape``."""
+    """Emit one ``Resize`` of some axes of ``x`` and return its result.
+
+    Arguments:
+        shape: the shape of the result, which is that of ``x`` along all other axes.
+        axes: the axes that are resized.
+        kinds: the equivalent methods of Resize, each with whether it antialiases.
+    """
     params = {"axes": axes, "sizes": tuple(shape[i] for i in axes), "kinds": kinds}
     return editor.add(ops.resize, [x], shape, x.dtype, params)
 

@@ -73,10 +73,17 @@ def share_transposes(graph: Graph) -> bool:
 
 
 def _match_sibling(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingPart | None:
-    """Match a slice along an axis that is only reshaped and transposed.
+    """Match a slice whose result is reshaped once or not at all, and then transposed.
 
-    Return the part, or None if the slice has several readers or no transpose. ``uses`` has the
-    nodes that read each value, by its id.
+    Return the slice as a part of the sliced value, with the transposed result as a view of that
+    value. Return None if the slice or its reshape is read by several nodes or by one of another
+    operation, if the start of the slice is no multiple of its size, or if no view expresses the
+    result.
+
+    Arguments:
+        node: the slice.
+        axis: the axis along which it cuts.
+        uses: the nodes that read each value, by its id; None stands for an output of the graph.
     """
     reader = _only_use(node, uses)
     if reader is not None and reader.op is ops.reshape:

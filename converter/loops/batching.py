@@ -106,10 +106,19 @@ def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool
 
 
 def _select_stateless(scan: Scan) -> list[Node]:
-    """Return the nodes that depend on no state and whose batched results are small enough.
+    """Return the nodes of a step that can be computed before the loop, for all steps at once.
 
-    The limit is `SMALL_RESULT` bytes, or `GROWTH` times the largest of the arrays that a node is
-    computed from and of the results of the loop.
+    Such a node depends on no state of the loop, and `is_batchable` holds for it. None of its
+    results, stacked over all steps, takes more bytes than the larger of two limits: `SMALL_RESULT`,
+    and `GROWTH` times the bytes of the largest of these arrays:
+
+    - the arrays that the node reads. A value of a step counts as the scanned array that it is a
+      part of. A result of another selected node counts as the largest array that counts for that
+      node.
+    - the stacked results of the loop.
+
+    Broadcasts are left out if only nodes that stay in the loop, or other such broadcasts, read
+    them.
     """
     state_ids, inner = {id(carry.inner) for carry in scan.carries}, scan.inner_ids()
     largest_result = max((size_in_bytes(s.full) for s in scan.stacked), default=0)

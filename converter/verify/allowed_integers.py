@@ -122,11 +122,15 @@ def _promises_in_bounds(node: Node) -> bool:
 
 
 def _index_inputs(index: Value, body_operands: dict[int, Value]) -> Iterator[Value]:
-    """Yield the graph inputs and body inputs that an index is computed from.
+    """Yield the graph inputs and body inputs from whose numbers an index is computed.
 
-    Only integers are followed, through operations that keep their size about the same
-    (``INDEX_PRESERVING``). Masks do not count. ``body_operands`` maps the id of a body's input to
-    the operand that it gets.
+    The search goes back through integer operations of ``INDEX_PRESERVING``, whose result is a
+    number of about the magnitude of their operands. Values of other dtypes, such as Boolean masks,
+    are not followed. Operands that only select numbers, such as the indices of a gather, are not
+    followed either.
+
+    ``body_operands`` maps the id of a body's input to the operand that it gets. The search goes on
+    there, after the body's input is yielded.
     """
     visited: set[int] = set()
     stack = [index]

@@ -275,8 +275,11 @@ def is_safe_factor(value: Value, divides: bool) -> bool:
 
 
 def is_scalable_weight(weights: Value) -> bool:
-    """Return True if weights are small enough to be multiplied with a factor, or have no numbers
-    yet."""
+    """Return True if weights may be multiplied with a factor without becoming infinite.
+
+    The magnitudes of their numbers may be at most `MAX_SCALED_WEIGHT`. If the numbers are not known
+    yet, the result is True, because they are checked when the file is saved.
+    """
     within = _is_within(weights, **WEIGHT_SIZES)
     return within is None or within
 

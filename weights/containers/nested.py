@@ -79,7 +79,13 @@ def _is_plain(container: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> bool:
 
 
 def _entries(name: str, container: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the path and the value of each entry of a container at the path `name`."""
+    """Yield the path and the value of each entry of a dictionary, list or tuple, but not of those
+    nested in it.
+
+    A list of pairs of a string and a value is read as a dictionary. `name` is the path of the
+    container; empty for the outermost one. The path of an entry is `name`, a dot, and the entry's
+    key or index.
+    """
     prefix = f"{name}." if name else ""
     if isinstance(container, dict):
         pairs = iter(container.items())

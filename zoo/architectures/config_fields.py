@@ -108,16 +108,25 @@ class FieldFacts:
         return self.role == "setting" or (self.role == "detail" and self.leaf is None)
 
     def measure(self, config: Configuration, shapes: Shapes) -> Any:
-        """Return the value that the field has in a checkpoint.
+        """Return the value of this field in a checkpoint, read from the shapes of its leaves.
+
+        What is read depends on `leaf`:
+
+        - A function: its result for `config` and `shapes`.
+        - A path without `{}`: the length of axis `axis`, or 0, of that leaf.
+        - A path with one `{}`, if `axis` is None: the number of leaves with 0, 1, … for the `{}`.
+        - A path with one `{}` and an `axis`: a tuple with the length of the axis for each of these
+          leaves.
+        - A path with two `{}`: a tuple. For each number at the first `{}` it has the number of
+          leaves with 0, 1, … at the second.
+
+        An integer that a path gives becomes `integer // divisor - subtract`; tuples stay as they
+        are. The length of a missing leaf is 0, and a tuple ends before the first 0.
 
         **Arguments:**
 
-        - `config`: the configuration of the registry's row. Only readers that are functions use it.
+        - `config`: the configuration of the registry's row. Only functions use it.
         - `shapes`: the shapes of the checkpoint's leaves.
-
-        **Returns** the result of the reader if `leaf` is a function; a tuple with one size for each
-        number if the leaf's path has a number and `axis`, or two numbers; otherwise one integer. A
-        missing leaf has the size 0.
         """
         if callable(self.leaf):
             return self.leaf(config, shapes)

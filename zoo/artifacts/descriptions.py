@@ -79,9 +79,11 @@ def describe_limit(verification: Verification) -> str:
 
 
 def describe_levels(verification: Verification) -> str:
-    """Return the number of optimization levels at which a file was run, in words.
+    """Return the number of ONNX Runtime's optimization levels at which a file was run, in words,
+    such as `run at 4 levels of optimisation`.
 
-    If the file failed, the levels below the highest at which an error was largest are added.
+    If the file failed, the levels below `all` at which an output had its largest error are added:
+    `, worst at 'basic', 'disabled'`.
     """
     count = len(verification.levels)
     lower = sorted({comparison.level for comparison in verification.comparisons} - {"all"})

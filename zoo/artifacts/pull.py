@@ -348,15 +348,19 @@ def _part_path(parts: Path, file: File) -> Path:
 def _move_files(
     folder: Path, parts: Path, files: Sequence[File], differing: list[str], manifest: bytes
 ) -> None:
-    """Move downloaded files from `parts` into `folder`, the manifest last.
+    """Move downloaded files from `parts` into `folder`, write the manifest last, and delete
+    `parts`.
 
     **Arguments**
 
     - `files`: the downloaded files.
-    - `differing`: the names of files in `folder` that are deleted first.
+    - `differing`: the names of files in `folder` that are deleted first, the manifest before the
+      others.
     - `manifest`: the content of the manifest.
 
-    If the process is killed meanwhile, the folder has no manifest and is not read.
+    Signals that stop the process are delayed until the files are moved. If the process is killed
+    meanwhile, a folder whose manifest had to be replaced has no manifest and is not read. A folder
+    that has the right manifest keeps it.
     """
     with delay_signals():
         for name in sorted(differing, key=lambda name: name != MANIFEST):

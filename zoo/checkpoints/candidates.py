@@ -121,11 +121,12 @@ def find_candidates(
 
 
 def _has_entry_architecture(candidate: Candidate) -> bool:
-    """Return whether a candidate's configuration has the architecture of the published model, apart
-    from its sizes.
+    """Return whether a candidate's configuration has the architecture of the published model.
 
-    Options that its source library may have been given, such as a norm before the head, are those
-    that the tensors show.
+    Sizes, settings and details may differ, as in `have_same_architecture`. Options of a source
+    library that tensors show, such as a norm before the head, may differ too: the published
+    configuration gets the options of the checkpoint before the two are compared. The result is True
+    if the candidate has all sizes of the published model.
     """
     naming, view = candidate.naming, candidate.view
     if candidate.has_entry_sizes:

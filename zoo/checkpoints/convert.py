@@ -231,7 +231,8 @@ def write_checkpoint_file(
 def write_transformers_folder(
     path: Path, items: Items, entry: ModelInfo, progress: Progress
 ) -> None:
-    """Write a new folder that transformers loads: configuration, image processor and tensors.
+    """Write a new folder that transformers loads: configuration and tensors, and the settings of
+    the image processor if the network takes pictures.
 
     `items` are the tensors by their names in transformers, and `entry` describes the network and
     its preprocessing.

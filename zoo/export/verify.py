@@ -187,7 +187,7 @@ def plan_samples(
     def draw_samples() -> Sequence[Inputs]:
         """Return the inputs of all samples."""
         samples = [sample_inputs(entry, *shape, signature.batch is None) for shape in shapes]
-        return steer_inputs(entry, model, values, signature, samples)
+        return steer_samples(entry, model, values, signature, samples)
 
     def make_sample(step: int, batch: int, size: tuple[int, int]) -> Sample:
         """Return a sample with its outputs in JAX. `step` is its index among the samples."""
@@ -207,7 +207,7 @@ def plan_samples(
     return [partial(make_sample, step, *shape) for step, shape in enumerate(shapes)]
 
 
-def steer_inputs(
+def steer_samples(
     entry: ModelInfo,
     model: Network,
     values: Mapping[str, ArrayLike],

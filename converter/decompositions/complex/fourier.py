@@ -195,7 +195,7 @@ def _matrix(length: int, inverse: bool, dtype: Any) -> np.ndarray:
     length].
     """
     positions = np.arange(length)
-    roots = _exact_roots(np.outer(positions, positions), length, inverse) / (
+    roots = _float64_roots(np.outer(positions, positions), length, inverse) / (
         length if inverse else 1
     )
     real = np.stack([roots.real, roots.imag], -1)
@@ -208,12 +208,15 @@ def _roots_of_unity(angles: np.ndarray, length: int, inverse: bool, dtype: Any) 
 
     For the inverse transform they are conjugated.
     """
-    exact = _exact_roots(angles, length, inverse)
-    return Pair(*(jnp.asarray(half, dtype) for half in (exact.real, exact.imag)))
+    roots = _float64_roots(angles, length, inverse)
+    return Pair(*(jnp.asarray(half, dtype) for half in (roots.real, roots.imag)))
 
 
-def _exact_roots(angles: np.ndarray, length: int, inverse: bool) -> np.ndarray:
-    """Return ``exp(-2πi k / length)`` for the integers ``k`` in ``angles``, rounded once in
-    float64. For the inverse transform they are conjugated."""
+def _float64_roots(angles: np.ndarray, length: int, inverse: bool) -> np.ndarray:
+    """Return ``exp(-2πi k / length)`` for the integers ``k`` in ``angles``, computed in float64.
+
+    For the inverse transform they are conjugated. ``k`` is first reduced modulo ``length``, so that
+    large numbers lose no precision.
+    """
     sign = 1 if inverse else -1
     return np.exp(sign * 2j * np.pi * (angles % length) / length)

@@ -75,7 +75,8 @@ class AxisRoles:
         return self.query.value, self.key.value, self.value.value
 
     def result(self) -> tuple[int, ...]:
-        """Return the axes of the result in ONNX's order: batch, heads, query positions, width."""
+        """Return the numbers of the result's logical axes in ONNX's order: batch, heads, query
+        positions, width. Each of these roles may have several axes or none."""
         return (*self.outer, *self.heads, *self.groups, *self.rows, *self.value_width)
 
 

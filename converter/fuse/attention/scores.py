@@ -266,7 +266,15 @@ def _subtraction_steps(view: View) -> list[ScoreStep]:
 
 
 def _fill_steps(view: View) -> list[ScoreStep]:
-    """Return the steps of a selection between scores and a number."""
+    """Return the steps of a selection (``select_n``) between scores and a known number.
+
+    A step is a mask that replaces scores by the number, with the index of the operand that is the
+    scores. If both cases of the selection are known numbers, each of them is the scores in one
+    step. The list is empty if no case is a known number, if there are more than two cases, or if
+    the condition is not Boolean.
+
+    ``view`` is a view of the result of the selection.
+    """
     return [ScoreStep(index, term=filled) for index, filled in match_fills(view)]
 
 

@@ -41,7 +41,9 @@ def runs_backwards(view: View) -> bool:
 
 
 def to_forward_order(view: View) -> View:
-    """Return the view with the rounds of the loop from the first to the last."""
+    """Return a view of the same elements that runs through the rounds of the loop from the first to
+    the last. A view that goes back is reversed along ``TIME``; another one is returned unchanged.
+    No node is emitted."""
     starts, groups = list(view.starts), list(view.groups)
     for axis, stride, size in groups[TIME] if runs_backwards(view) else ():
         starts[axis or 0] += stride * (size - 1)

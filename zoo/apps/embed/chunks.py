@@ -105,7 +105,18 @@ class EarlierRows:
         return cls(table, {row["key"]: row for row in rows})
 
     def complete(self, outcomes: Sequence[PictureOutcome], columns: Sequence[str]) -> list[Row]:
-        """Return rows, of which those of unchanged pictures are copies with their new stamp."""
+        """Return the rows to write for some pictures of the chunk.
+
+        A picture that was embedded, or that cannot be read, gets the row in its outcome. A picture
+        whose bytes have not changed gets a copy of its row in the dataset, in which the columns
+        that its outcome states replace the earlier ones, such as the stamp. These copies are at the
+        end.
+
+        **Arguments:**
+
+        - `outcomes`: the outcomes of the pictures.
+        - `columns`: the columns of the dataset that are copied.
+        """
         same = [outcome for outcome in outcomes if outcome.same is not None]
         rows = [outcome.row for outcome in outcomes if outcome.same is None]
         if same and self.table is not None:

@@ -61,7 +61,7 @@ class IndexFacts:
 
 def read_index(table: VectorTable) -> IndexFacts | None:
     """Return the facts of a dataset's index; None if it has none. **Raises** `BadFile`."""
-    if not _size(table):
+    if not _index_bytes(table):
         return None
     try:
         return IndexFacts(**json.loads(table.source.config()[f"{RECORD}.{table.column}"]))
@@ -76,8 +76,8 @@ def unindexed_rows(table: VectorTable) -> int:
     return int(table.source.stats.index_stats(_name(table))["num_unindexed_rows"])
 
 
-def _size(table: VectorTable) -> int:
-    """Return the bytes of the index; 0 if there is none."""
+def _index_bytes(table: VectorTable) -> int:
+    """Return the size in bytes of the index of the table's vectors; 0 if there is no index."""
     indices = (each for each in table.source.describe_indices() if each.name == _name(table))
     return sum(each.total_size_bytes or 0 for each in indices)
 
@@ -130,7 +130,7 @@ def _measure(table: VectorTable, partitions: int, seconds: float, progress: Prog
         if recall >= WANTED:
             break
     facts = (table.count, partitions, probes, len(sample), recall, exact_ms, indexed_ms)
-    return IndexFacts(KIND, *facts, _size(table), seconds)
+    return IndexFacts(KIND, *facts, _index_bytes(table), seconds)
 
 
 def _neighbours(

@@ -36,8 +36,9 @@ def resize_aligned(x: Map, size: Sequence[Size]) -> Float[Array, "channels h w"]
 
 @partial(jax.jit, static_argnames="size")
 def _resize_aligned(x: Map, size: tuple[Size, ...]) -> Float[Array, "channels h w"]:
-    """Return the map resized as `resize_aligned` describes. The recogniser for ONNX finds calls of
-    this function by its name."""
+    """Return the map resized bilinearly to the (height, width) `size`, so that its corner pixels
+    are the corner pixels of the result, as in `resize_aligned`. The recogniser for ONNX finds calls
+    of this jitted function by its name."""
     for axis, count in enumerate(size, start=1):
         weights = _weights(x.shape[axis], count).astype(x.dtype)
         product = jnp.tensordot(x, weights, (axis, 0), precision="highest")

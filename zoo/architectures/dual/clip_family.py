@@ -88,11 +88,11 @@ def _models(
 
     **Arguments:**
 
-    - `variant`: the part of the models' names.
+    - `variant`: the end of the models' names, such as `vitb32` for `clip_vitb32`.
     - `size`: a key of `SIZES`.
     - `patch`, `pixels`: the sides of a patch and of a picture.
     - `parameters`: the number of parameters of the network for pictures.
-    - `repository`: the part of the repository's name on the hub.
+    - `repository`: the repository on the hub, such as `openai/clip-vit-base-patch32`.
     - `file`: the name of OpenAI's file; empty for LAION's networks.
     """
     towers, name = SIZES[size], f"clip_{variant}"

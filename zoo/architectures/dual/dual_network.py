@@ -109,8 +109,12 @@ class TextTransformer(Network):
         return Output(x, pooled, text_embeds=pooled if self.pool == "end" else None)
 
     def embed_tokens(self, input_ids: Int[Array, " tokens"]) -> Float[Array, "tokens dim"]:
-        """Return the embeddings of the tokens with these ids, plus the embeddings of their
-        positions."""
+        """Return the embeddings of tokens, plus those of their positions.
+
+        With learned positions, they are added to the embeddings of the tokens. Without them, the
+        embeddings of the tokens are multiplied by `dim**0.5`, and sinusoids are added. An id
+        outside the vocabulary is replaced by the nearest one in it.
+        """
         x = jnp.take(self.token_embed.weight, input_ids, axis=0, mode="clip")
         if self.pos_embed is not None:
             return x + self.select_positions(x.shape[0])

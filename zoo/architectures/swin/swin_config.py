@@ -45,8 +45,8 @@ FIRST_BLOCK = "blocks.0.blocks.0."
 
 
 def _ratio(config: SwinConfig, shapes: Shapes) -> float:
-    """Return the ratio of the channels inside a feed-forward network to those of a token, from the
-    first block of a checkpoint; 0 if it has no such leaf."""
+    """Return the ratio of the channels inside the feed-forward network of a checkpoint's first
+    block to the channels that its patch embedding gives to a token; 0 if it has no such block."""
     return length(shapes, f"{FIRST_BLOCK}mlp.fc1.weight") / (length(shapes, PATCHES) or 1)
 
 

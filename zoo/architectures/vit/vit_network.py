@@ -147,7 +147,8 @@ class VisionTransformer(FeatureNetwork):
 
     @property
     def prefix_tokens(self) -> int:
-        """Number of tokens before the patches: the class token and the registers."""
+        """Number of tokens before the patches: the class token, if there is one, and the
+        registers."""
         return sum(len(rows) for rows in (self.cls_token, self.reg_tokens) if rows is not None)
 
     def __call__(

@@ -52,12 +52,16 @@ def read_class_names(
     settings: Settings | None,
     checkpoint: Checkpoint,
 ) -> ClassNames:
-    """Return the class names that a checkpoint stores for its network. A class without a name is
-    called by its number.
+    """Return the class names that a checkpoint stores for its network, with warnings about stored
+    names that had no effect.
 
-    They are read from the settings, or else from tables that a training script saved in the
-    checkpoint. If they are the names of the published network `entry`, without those for unused
-    numbers, all published names are returned.
+    The names are read from the settings, or else from tables that a training script saved in the
+    checkpoint. The first names that fit the number of classes are returned. Names before them cause
+    a warning. A class without a name is called by its number. The names are None if the network has
+    no classes, or if no stored names fit.
+
+    A published network may have numbers that stand for no class, as RF-DETR has for COCO. If the
+    stored names are those of `entry` for all other numbers, `entry.class_names` are returned.
 
     **Arguments:**
 
@@ -66,7 +70,9 @@ def read_class_names(
     - `settings`: contents of its `config.json`, or None without one.
     - `checkpoint`: the part of the checkpoint that is the network.
 
-    **Raises** `MappingError` if the settings files name the classes of another network.
+    **Raises** `MappingError` if the settings name all classes of a network with another number of
+    classes, and the classifier has the name that its publisher gives it. For any other classifier,
+    such names cause a warning.
     """
     if not config.classes:
         return ClassNames(None)

@@ -48,7 +48,10 @@ class Columns:
         return np.rint(matrix / scales).astype(np.int8)
 
     def round_matrix(self, matrix: Floats, scales: Floats) -> Floats:
-        """Return the matrix after rounding, as float32 numbers."""
+        """Return the matrix that the stored integers stand for, as float32 numbers.
+
+        Each number of `matrix` becomes the nearest multiple of the scale of its column.
+        """
         return np.rint(matrix / scales) * scales
 
     def emit_product(
