@@ -47,7 +47,7 @@ from PIL import Image
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 import zoo
-from zoo.apps.embed.embed_request import EmbedResult
+from zoo.apps.embed.embed_call import EmbedResult
 from zoo.apps.embed.network import Runner, find_network, lane_session
 from zoo.architectures.inputs import Feeds
 from zoo.cli.app import app

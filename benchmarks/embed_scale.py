@@ -21,7 +21,7 @@ import dask
 from distributed import Scheduler, Worker, get_worker
 
 from zoo.apps.embed.dataset import ChunkResult
-from zoo.apps.embed.embed_request import SHARD
+from zoo.apps.embed.embed_call import SHARD
 from zoo.apps.embed.workers import AHEAD, Workers, dask_submit, run_chunks
 
 SLOW, DYING, LATE = 0.1, 0.1, 0.2

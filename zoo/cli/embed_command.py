@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from zoo.apps.embed.embed_call import embed
-from zoo.apps.embed.embed_request import EmbedResult
+from zoo.apps.embed.embed_call import EmbedResult, embed
 from zoo.cli.command_options import derive_options
 from zoo.cli.console import CommandResult
 from zoo.common.errors import FAILED_CHECK

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.apps.embed.search_request import ASKED, DATASET, SearchRequest
+from zoo.apps.embed.search_call import ASKED, DATASET, SearchRequest
 from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture, progress_bar
 from zoo.common.errors import BadRequest

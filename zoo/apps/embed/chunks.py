@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weights.errors import WeightsError
 from zoo.apps.embed.dataset import ChunkResult, lance_writing, quoted
 from zoo.apps.embed.description import StatedSource
-from zoo.apps.embed.embed_request import EmbedRequest
+from zoo.apps.embed.embed_call import EmbedRequest
 from zoo.apps.embed.items import Chunk, Item, chunk_items
 from zoo.apps.embed.network import Runner
 from zoo.apps.embed.row_columns import RowColumns, thumbnail

@@ -17,7 +17,7 @@ from zoo.apps.embed.changes import Changes
 from zoo.apps.embed.chunks import Recipe, Task
 from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path
 from zoo.apps.embed.description import Description, StatedNetwork, StatedSource
-from zoo.apps.embed.embed_request import VECTOR, EmbedRequest, EmbedResult
+from zoo.apps.embed.embed_call import VECTOR, EmbedRequest, EmbedResult
 from zoo.apps.embed.network import find_network
 from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.embed.sources import state_sources

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
-from zoo.apps.embed.embed_request import VECTOR, Dtype, Extra
+from zoo.apps.embed.embed_call import VECTOR, Dtype, Extra
 from zoo.apps.embed.network import FoundNetwork
 from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.read import entry_of_manifest

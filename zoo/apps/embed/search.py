@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from weights.opening import open_regular
 from weights.parameters import parameter
 from zoo.apps.embed.index import INDEXED_ROWS, read_index, unindexed_rows
-from zoo.apps.embed.query_vectors import picture_vector, text_vector
-from zoo.apps.embed.search_request import COUNT, MOST_ROWS, FoundRow, SearchRequest
-from zoo.apps.embed.vector_table import KEY, VectorTable
-from zoo.common.errors import BadRequest
+from zoo.apps.embed.network import FoundNetwork, Runner, find_network, lane_session
+from zoo.apps.embed.search_call import COUNT, MOST_ROWS, FoundRow, SearchRequest
+from zoo.apps.embed.vector_table import KEY, VectorTable, unit_rows
+from zoo.artifacts.find import is_built_folder
+from zoo.artifacts.session import open_file, open_folder
+from zoo.common.errors import BadFile, BadRequest
+from zoo.images.pictures import (
+    ReadPicture,
+    Sides,
+    check_picture_header,
+    pictures,
+    read_picture,
+    reduced_picture,
+)
 from zoo.images.pixel_values import Float32
+
+if TYPE_CHECKING:
+    from zoo.images.pictures import Picture
 
 
 def search_table(table: VectorTable, request: SearchRequest) -> list[FoundRow]:
@@ -64,3 +83,65 @@ def told_index(table: VectorTable) -> str:
         f"by the index, which finds {index.recall:.1%} of the ten nearest rows that an exact "
         f"search finds{f'; it lacks {later:,} rows, which were compared' if later else ''}"
     )
+
+
+def picture_vector(table: VectorTable, picture: Picture, place: Path | None) -> Float32:
+    """The vector `[1, dim]` of a picture, at length 1. **Raises** a `ZooError`."""
+    network, _ = _dataset_network(table, place)
+    values = network.values(_read(picture, network.least if table.about.draft else None))
+    runner = Runner(network, lane_session(network.path), 1)
+    vectors = runner.run([values], ["pooler_output"])["pooler_output"]
+    return unit_rows(np.array(vectors, np.float32))
+
+
+def _read(picture: Picture, least: Callable[[int, int], Sides] | None) -> ReadPicture:
+    """A picture as those of the rows were read. **Raises** `BadRequest`."""
+    if not isinstance(picture, str | os.PathLike):
+        (image,) = pictures(picture)
+        return reduced_picture(image, least)
+    name = repr(os.fspath(picture))
+    check_picture_header(Path(picture))  # before there is memory for all of it
+    with open_regular(picture) as file:
+        return read_picture(file.read(), name, least)
+
+
+def text_vector(table: VectorTable, text: str, place: Path | None) -> Float32:
+    """The vector `[1, dim]` of a text, at length 1.
+
+    **Raises** a `ZooError`, also for a dataset whose model knows no texts.
+    """
+    if table.network.similarity is None:
+        raise BadRequest(
+            f"{table.path} is of {table.network.model}, which knows pictures alone: search for a "
+            "picture, or make a dataset of a model with a tower for texts, as "
+            "siglip2_vitb16_224_dual."
+        )
+    _, path = _dataset_network(table, place)
+    is_file = path.suffix == ".onnx"
+    model = open_file(path) if is_file else open_folder(path, table.network.variant)
+    return model.text([text])
+
+
+def _dataset_network(table: VectorTable, place: Path | None) -> tuple[FoundNetwork, Path]:
+    """The network of a dataset, and the file or folder that it is in.
+
+    **Raises** `BadFile` where there is none or another one: that is told by the digest of its file.
+    """
+    made = table.network
+    path = Path(made.place) if place is None else place
+    is_file = path.suffix == ".onnx"
+    if not (path.is_file() if is_file else is_built_folder(path)):
+        where = f"{path}, where {table.path} notes it," if place is None else f"{path}"
+        raise BadFile(
+            f"{where} has no model: name the file or folder of {made.model} that made the vectors "
+            f"with {parameter('model')}."
+        )
+    network = find_network(os.fspath(path), made.variant, offline=True)
+    folder = network.path.parents[len(Path(network.variant.file).parts) - 1]
+    files = (network.manifest.files_by_name[name] for name in network.variant.files)
+    if network.digest != made.model_sha256 or not all(file.is_intact_in(folder) for file in files):
+        raise BadFile(
+            f"{path} is of another model than {table.path}, whose vectors are of "
+            f"{made.told}: name that with {parameter('model')}."
+        )
+    return network, path

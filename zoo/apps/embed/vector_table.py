@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weights.parameters import parameter
 from zoo.apps.embed.dataset import prepare_lance, readable
 from zoo.apps.embed.description import Description, StatedNetwork, read_description
-from zoo.apps.embed.embed_request import VECTOR
+from zoo.apps.embed.embed_call import VECTOR
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pixel_values import Float32
 

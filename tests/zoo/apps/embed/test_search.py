@@ -28,7 +28,7 @@ from zoo.apps.embed.dataset import ChunkResult, Dataset
 from zoo.apps.embed.index import build_index, read_index
 from zoo.apps.embed.near_duplicates import find_duplicates
 from zoo.apps.embed.search import search_table
-from zoo.apps.embed.search_request import SearchRequest
+from zoo.apps.embed.search_call import SearchRequest
 from zoo.apps.embed.vector_table import Nearest, VectorTable, open_vectors
 from zoo.common.errors import BadRequest
 from zoo.images.photograph import photograph
