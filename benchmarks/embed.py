@@ -317,7 +317,7 @@ class EmbedParts:
     def _values(self, path: Path) -> Feeds:
         data = path.read_bytes()
         hashlib.sha256(data).hexdigest()
-        return self.network.values(read_picture(data, path.name, self.network.least))
+        return self.network.make_feeds(read_picture(data, path.name, self.network.smallest_sides))
 
     def _run(self, values: Feeds) -> Any:
         return self.runner.run([values], ["pooler_output"])

@@ -53,7 +53,7 @@ def test_a_command_has_the_options_of_what_it_calls(name, makers):
 @pytest.mark.parametrize(
     ("function", "request_class", "elsewhere"),
     [
-        (embed, EmbedRequest, {"force", "offline", "threads", "scheduler"}),
+        (embed, EmbedRequest, set()),
         (search, SearchRequest, {"dataset"}),
     ],
 )

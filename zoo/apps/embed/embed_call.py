@@ -1,4 +1,4 @@
-"""`zoo.embed`, which imports what it needs when it is called."""
+"""`zoo.embed`, its request and its result. Libraries are imported when it is called."""
 
 import os
 from collections.abc import Sequence
@@ -16,22 +16,44 @@ Dtype = Literal["float16", "float32"]
 Extra = Literal["patches", "logits", "best", "thumbnail"]
 
 VECTOR = "vector"
-"""Column of the vectors of the model that the dataset was made with."""
+"""The column with the vectors of the model that made the dataset."""
 
 SHARD = 1024
-"""Pictures of a chunk, which is computed again when a process is killed."""
+"""The default number of pictures of a chunk, whose rows are committed together."""
+
+
+@dataclass(frozen=True)
+class EmbedRequest:
+    """The options of `zoo.embed`."""
+
+    sources: tuple[str, ...]
+    model: str
+    out: Path
+    precision: str
+    dtype: Dtype
+    extra: tuple[Extra, ...]
+    draft: bool
+    append_model: bool
+    prune: bool
+    force: bool
+    offline: bool
+    batch: int
+    shard: int
+    threads: int | None
+    scheduler: str | None
 
 
 @dataclass(frozen=True)
 class EmbedResult:
-    """Result of a run over pictures.
+    """The state of a dataset after a run, and what the run did.
 
-    `pictures` are the rows with a vector, and `errors` those of pictures that cannot be read.
-    `computed` pictures were embedded in this run: `added` had no row before it, and `again` had
-    other bytes. `kept` rows are as they were, and `gone` are of pictures that are missing from the
-    sources; they stay unless `pruned`. `passed` counts files that are no pictures by their suffix.
-    `seconds` are those of threads by stage, `cores` the number of busy cores on average, and `wall`
-    the seconds of the run.
+    - `pictures`: the number of rows with a vector. `errors`: rows of pictures that cannot be read.
+    - `computed`: pictures that were embedded: `added` had no row before, `again` had other bytes.
+    - `kept`: rows that were not changed. `gone`: rows of pictures that the sources no longer have;
+      they were deleted if `pruned`.
+    - `passed`: the number of files that are no pictures, by the ending of their names.
+    - `wall`: the seconds of the run. `seconds`: processor time by stage. `cores`: the average
+      number of busy cores.
     """
 
     dataset: Path
@@ -50,25 +72,8 @@ class EmbedResult:
 
     @property
     def rate(self) -> float:
-        """Pictures a second."""
+        """Pictures per second."""
         return self.computed / self.wall if self.wall else 0.0
-
-
-@dataclass(frozen=True)
-class EmbedRequest:
-    """Request as in `zoo.embed`: the pictures, the network, the dataset, and its columns."""
-
-    sources: tuple[str, ...]
-    model: str
-    out: Path
-    precision: str
-    dtype: Dtype
-    extra: tuple[Extra, ...]
-    draft: bool
-    batch: int
-    shard: int
-    append_model: bool = False
-    prune: bool = False
 
 
 SPEED, ROWS_PANEL = "Speed", "The rows of the dataset"
@@ -160,18 +165,18 @@ def embed(
     ] = None,
     progress: Progress | None = None,
 ) -> EmbedResult:
-    """Make a dataset with a row for each picture, or complete one that was begun.
+    """Make a dataset with a row for each picture, or complete and update an existing one.
 
-    Only pictures that have no row, or have changed since, are embedded: a file of another size or
-    time is read, and its sha256 decides. The column of a model that is appended is called
+    A picture is embedded if it has no row, or if its file has another size or time and another
+    sha256 than its row. The vectors of an appended model are in the column
     `vector_MODEL_PRECISION`.
 
     **Arguments:**
 
     {options}
 
-    **Raises** a `ZooError` or `WeightsError`. A picture that cannot be read raises nothing: the
-    column `error` of its row has the reason.
+    **Raises** a `ZooError` or `WeightsError`. A picture that cannot be read raises nothing; the
+    column `error` of its row contains the reason.
 
     >>> zoo.embed("photographs/", model="artifacts/dinov3_vits16", out="vectors.lance").pictures
     1000
@@ -180,25 +185,29 @@ def embed(
 
     if min(batch, shard, 1 if threads is None else threads) < 1:
         raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
-    others = {"force": force, "prune": prune, "extra": bool(extra)}
-    if append_model and any(others.values()):
-        name = next(name for name in others if others[name])
+    excluded = {"force": force, "prune": prune, "extra": bool(extra)}
+    if append_model and any(excluded.values()):
+        name = next(name for name, is_set in excluded.items() if is_set)
         raise BadRequest(
             "a model is appended to a dataset as a column of vectors alone: leave out "
             f"{parameter(name)}, or leave out {parameter('append_model')}."
         )
-    several = [sources] if isinstance(sources, str | os.PathLike) else sources
-    how = EmbedRequest(
-        tuple(os.fspath(each) for each in several),
-        os.fspath(model),
-        Path(os.path.abspath(out)),
-        precision,
-        dtype,
-        tuple(extra),
-        draft,
-        batch,
-        shard,
-        append_model,
-        prune,
+    paths = [sources] if isinstance(sources, str | os.PathLike) else sources
+    request = EmbedRequest(
+        sources=tuple(os.fspath(path) for path in paths),
+        model=os.fspath(model),
+        out=Path(os.path.abspath(out)),
+        precision=precision,
+        dtype=dtype,
+        extra=tuple(extra),
+        draft=draft,
+        append_model=append_model,
+        prune=prune,
+        force=force,
+        offline=offline,
+        batch=batch,
+        shard=shard,
+        threads=threads,
+        scheduler=scheduler,
     )
-    return make_dataset(how, threads, scheduler, force, offline, progress or Quiet())
+    return make_dataset(request, progress or Quiet())

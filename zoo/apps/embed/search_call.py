@@ -1,4 +1,4 @@
-"""`zoo.search` and its request; it imports what it needs when it is called."""
+"""`zoo.search` and its request. Libraries are imported when the function is called."""
 
 import os
 from dataclasses import dataclass
@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from zoo.images.pictures import Picture
 
 COUNT = 10
-"""Rows that are found unless another number is asked for."""
+"""The default number of rows to find."""
 
 MOST_ROWS = 10_000
-"""Rows that may be asked for."""
+"""The largest number of rows that a request may ask for."""
 
 
 class FoundRow(NamedTuple):
-    """A row of a dataset: its key, the cosine of its vector with what was asked for, the size of
-    its picture in pixels (None where the dataset does not say), and its place, counted from 0."""
+    """A row that a search found.
+
+    - `cosine`: the cosine of its vector with that of the query.
+    - `width`, `height`: the size of its picture in pixels; None if the dataset does not have it.
+    - `row`: the offset of the row in the dataset, counted from 0.
+    """
 
     key: str
     cosine: float
@@ -29,14 +33,14 @@ class FoundRow(NamedTuple):
     row: int
 
 
-ASKED = "What to search for"
+QUERY_PANEL = "What to search for"
 DATASET = argument("DATASET", "A folder of `zoo embed`, in Lance's format.", given=Path)
 PICTURE = argument("IMAGE", "What rows are to be like.", given=Path)
 TEXT = Option(
-    "TEXT", "What rows are to show, in words; of a model with a tower for texts too.", ASKED
+    "TEXT", "What rows are to show, in words; of a model with a tower for texts too.", QUERY_PANEL
 )
-ROW_KEY = Option("KEY", "The row that others are to be like, by its key.", ASKED)
-WHERE = Option("SQL", "What rows have to fulfil, such as 'width > 500'.", ASKED)
+ROW_KEY = Option("KEY", "The row that others are to be like, by its key.", QUERY_PANEL)
+WHERE = Option("SQL", "What rows have to fulfil, such as 'width > 500'.", QUERY_PANEL)
 NUMBER = Option(
     "N",
     "How many rows, or groups of duplicates.",
@@ -44,7 +48,7 @@ NUMBER = Option(
     in_python=f"How many rows, up to {MOST_ROWS:,}.",
 )
 COLUMN = Option(
-    "COLUMN", "The column of vectors, of a dataset to which a model was appended.", ASKED
+    "COLUMN", "The column of vectors, of a dataset to which a model was appended.", QUERY_PANEL
 )
 MODEL = Option(
     "FILE|FOLDER",
@@ -58,8 +62,10 @@ MODEL = Option(
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Request of a search: what rows are compared with, one of a picture, a text and the key of a
-    row; and which of them are wanted."""
+    """The options of a search. One of `picture`, `text` and `key` is the query.
+
+    A `model` of None is the one whose path the dataset notes.
+    """
 
     picture: Annotated["Picture | None", PICTURE] = None
     text: Annotated[str | None, TEXT] = None
@@ -82,19 +88,17 @@ def search(
     vector: Annotated[str, COLUMN] = VECTOR,
     model: Annotated[str | os.PathLike[str] | None, MODEL] = None,
 ) -> list[FoundRow]:
-    """The rows of a dataset of `zoo embed` that are most like something, best first.
+    """Return the rows of a dataset of `zoo embed` that are most similar to a query, best first.
 
-    Up to 100,000 rows each is compared; of more, if there is an index (`zoo search --index`), those
-    that the index finds.
+    The query is a picture, a text or the key of a row. A row that is the query is not returned. Up
+    to 100,000 rows are all compared. A larger dataset is searched with its index, if `zoo search
+    --index` has built one, which may not find all of the nearest rows.
 
     **Arguments:**
 
     {options}
 
-    One of a picture, a text and a key is given, and a row that is named by its key is not found
-    itself.
-
-    **Raises** a `ZooError`, also where `model` is another one than the dataset's.
+    **Raises** a `ZooError`, also if `model` did not make the vectors of the dataset.
 
     >>> zoo.search("cats.lance", "cat.png")[0].key
     'cat.png'
@@ -102,6 +106,6 @@ def search(
     from zoo.apps.embed.search import search_table
     from zoo.apps.embed.vector_table import open_vectors
 
-    place = None if model is None else Path(model)
-    asked = SearchRequest(picture, text, key, where, count, vector, place)
-    return search_table(open_vectors(Path(dataset), vector), asked)
+    model_path = None if model is None else Path(model)
+    request = SearchRequest(picture, text, key, where, count, vector, model_path)
+    return search_table(open_vectors(Path(dataset), vector), request)

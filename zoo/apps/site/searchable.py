@@ -66,7 +66,7 @@ class Searchable:
     def _find_variant(self, kind: Kind, *prefixes: str) -> str | None:
         names = (
             prefix + name
-            for name in (self.table.about.variant, *EQUIVALENT_VARIANTS)
+            for name in (self.table.description.variant, *EQUIVALENT_VARIANTS)
             for prefix in prefixes
         )
         return next((name for name in names if _runs_in_browser(self.built, name, kind)), None)
@@ -99,12 +99,12 @@ def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
             f"{dataset} has {table.count:,} rows, and a page searches 1 to {MOST_SEARCHED:,}, "
             "which every visitor downloads: name a smaller dataset, or use `zoo search`."
         )
-    metadata = table.about
+    metadata = table.description
     for built in models:
         if metadata.model_sha256 in {file.sha256 for file in built.manifest.files}:
             return Searchable(dataset.stem, table, built)
     raise BadRequest(
-        f"{dataset} was made by {metadata.told}, which is in none of the folders: name the folder "
+        f"{dataset} was made by {metadata.label}, which is in none of the folders: name the folder "
         "of this model too."
     )
 
@@ -155,7 +155,7 @@ def search_facts(searched: Searchable, model: dict[str, Any]) -> dict[str, Any]:
     `model` holds those of the model's page.
     """
     return model | {
-        "size": searched.table.about.size or model["size"],
+        "size": searched.table.description.size or model["size"],
         "search": {
             "name": searched.name,
             "pictures": searched.pictures,

@@ -23,7 +23,7 @@ from weights.progress import Quiet
 from zoo.apps.embed import index as vector_index
 from zoo.apps.embed import search as search_rows
 from zoo.apps.embed import vector_table
-from zoo.apps.embed.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, SheetCell, contact_sheet
+from zoo.apps.embed.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, contact_sheet
 from zoo.apps.embed.dataset import ChunkResult, Dataset
 from zoo.apps.embed.index import build_index, read_index
 from zoo.apps.embed.near_duplicates import find_duplicates
@@ -130,7 +130,7 @@ def test_an_index_finds_what_an_exact_search_finds(tmp_path, monkeypatch):
     monkeypatch.setattr(VectorTable, "nearest", probed)
     assert len(search_table(indexed, SearchRequest(key="7.png"))) == 10
     assert probed.call_args.args[2] == told.probes
-    assert "which finds" in search_rows.told_index(indexed)
+    assert "which finds" in search_rows.describe_index_use(indexed)
 
 
 def test_duplicates_are_joined_groups(tmp_path):
@@ -290,7 +290,7 @@ def test_keys_have_their_accents(tmp_path):
     table = table_of(KEYS, np.ones((len(KEYS), 4), np.float16))
     pictures = pa.array([b""] * len(KEYS), pa.binary())
     write_dataset(tmp_path / "d.lance", [table.append_column("thumbnail", pictures)])
-    cells = [SheetCell(row, 1.0) for row in range(len(KEYS))]
+    cells = [(row, 1.0) for row in range(len(KEYS))]
     sheet = np.asarray(contact_sheet(open_vectors(tmp_path / "d.lance"), [cells], None))
     top = GAP + CELL_SIDE
     below = sheet[top : top + TEXT_HEIGHT // 2]
@@ -313,7 +313,7 @@ def test_an_index_stays_when_rows_change(tmp_path, monkeypatch):
     changed.commit([ChunkResult(fragments, replaced=[("s", "7.png")])])
     monkeypatch.setattr(search_rows, "INDEXED_ROWS", 100)
     opened = open_vectors(tmp_path / "x.lance")
-    assert opened.count == 601 and "it lacks 2 rows" in search_rows.told_index(opened)
+    assert opened.count == 601 and "it lacks 2 rows" in search_rows.describe_index_use(opened)
     facts = read_index(opened)
     for number, key in ((7, "7.png"), (8, "new.png")):
         (query,) = vector_table.unit_rows(-vectors[[number]].astype(np.float32))
