@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from zoo.apps.embed.embed_call import need_lance
 from zoo.apps.embed.search_call import DATASET, QUERY_PANEL, SearchRequest
 from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture, progress_bar
@@ -52,6 +53,7 @@ def search_command(
             f"got {' and '.join(names) or 'nothing'} to search for: give exactly one of "
             "IMAGE, --text, --key, --duplicates and --index."
         )
+    need_lance()
     from zoo.apps.embed.vector_table import open_vectors
 
     table = open_vectors(dataset, request.vector)

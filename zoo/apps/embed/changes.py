@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset
 
 from zoo.apps.embed.dataset import quoted
 from zoo.apps.embed.description import StatedSource
 from zoo.apps.embed.items import Chunk
 from zoo.apps.embed.sources import NO_TEXT, StampedName, file_stamp, list_names, picture_key
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from lance import LanceDataset
-
-LISTED_AT_ONCE = 8192
-"""The number of pictures that are listed before they move to Arrow's memory."""
-
-DELETED_AT_ONCE = 1000
-"""The largest number of pictures in an SQL condition."""
+LISTED_AT_ONCE = 8192  # the number of pictures that are listed before they move to Arrow's memory
+DELETED_AT_ONCE = 1000  # the largest number of pictures in an SQL condition
 
 UNIT = ["source", "unit"]
 STAMPED = [*UNIT, "stamp"]
@@ -69,8 +65,6 @@ class Changes:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the changed pictures in chunks of at most `size` pictures, or of one archive."""
-        import pyarrow.compute as pc
-
         for source in self.sources:
             pictures = self.changed.filter(pc.equal(self.changed["source"], source.path))
             for start in range(0, len(pictures), self.size):
@@ -90,8 +84,6 @@ class Changes:
 
         **Arguments:** `table` is the dataset after all changed pictures were embedded.
         """
-        import pyarrow.compute as pc
-
         missing = _subtract(_read_known(table, self.sources), self.listed, STAMPED)
         folders = {source.path for source in self.sources if not source.is_archive}
         conditions = list[str]()
@@ -106,8 +98,6 @@ class Changes:
 
 def _read_known(table: LanceDataset, sources: Sequence[StatedSource]) -> pa.Table:
     """Return the pictures that have rows, with the number of their rows without an error."""
-    import pyarrow as pa
-
     folders = [quoted(source.path) for source in sources if not source.is_archive]
     query = KNOWN_PICTURES.format(folders=", ".join(folders or ["null"]))
     batches = table.sql(query).build().to_batch_records()
@@ -117,8 +107,6 @@ def _read_known(table: LanceDataset, sources: Sequence[StatedSource]) -> pa.Tabl
 
 def _list_pictures(sources: Sequence[StatedSource], passed: Counter[str]) -> pa.Table:
     """Return the pictures of the sources; the endings of other files are counted in `passed`."""
-    import pyarrow as pa
-
     schema = pa.schema([(name, pa.string()) for name in STAMPED])
     batches = []
     for source in sources:
@@ -143,7 +131,6 @@ def _list_units(source: StatedSource, passed: Counter[str]) -> Iterator[StampedN
 
 def _subtract(pictures: pa.Table, others: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return the pictures that differ from all others in at least one of the columns."""
-    import pyarrow.compute as pc
 
     def join_columns(table: pa.Table) -> pa.ChunkedArray:
         return pc.binary_join_element_wise(*(table[name] for name in columns), "\0")

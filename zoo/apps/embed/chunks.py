@@ -11,7 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset
+from lance.fragment import write_fragments
 
 from weights.errors import WeightsError
 from zoo.apps.embed.dataset import ChunkResult, quoted, writing
@@ -25,12 +30,7 @@ from zoo.architectures.inputs import Feeds
 from zoo.common.errors import BadRequest, ZooError, first_line
 from zoo.images.pictures import read_picture
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from lance import LanceDataset
-
-ROWS = 256
-"""The number of rows that are converted to Arrow's format together."""
+ROWS = 256  # the number of rows that are converted to Arrow's format together
 
 FRAGMENT_BYTES = 64 << 20
 """The number of bytes of rows in memory at which a fragment is written before its chunk ends."""
@@ -42,8 +42,7 @@ piece. With one picture in a piece, threads of a small network mostly wait for P
 FREE_BATCHES = 4
 """The least number of batches in a piece if a network takes several shapes. A batch has one."""
 
-Row = dict[str, Any]
-"""Values of a row by column."""
+Row = dict[str, Any]  # values of a row by column
 
 Task = Chunk | int
 """A chunk of pictures, or the id of a fragment whose rows get the vectors of an appended model."""
@@ -103,9 +102,6 @@ class ChunkWorker:
         return self._append_vectors(task) if isinstance(task, int) else self._embed_chunk(task)
 
     def _embed_chunk(self, chunk: Chunk) -> ChunkResult:
-        import lance
-        import pyarrow as pa
-
         result, tables = ChunkResult(), list[pa.Table]()
         table = lance.dataset(str(self.out)) if chunk.has_rows else None
         earlier = {} if table is None else _read_earlier(table, chunk)
@@ -124,8 +120,6 @@ class ChunkWorker:
 
     def _to_tables(self, works: Sequence[Work], table: LanceDataset | None) -> Iterator[pa.Table]:
         """Yield the rows of pictures, and the copies of rows of `table` with their new stamps."""
-        import pyarrow as pa
-
         yield self.columns.to_table([work.row for work in works if work.offset is None])
         same = [work for work in works if work.offset is not None]
         if same and table is not None:
@@ -137,9 +131,6 @@ class ChunkWorker:
 
     def _write(self, tables: list[pa.Table], result: ChunkResult) -> None:
         """Write tables as fragments, add these to the result, and empty the list of tables."""
-        import pyarrow as pa
-        from lance.fragment import write_fragments
-
         rows = pa.concat_tables(tables) if tables else ()
         if len(rows):
             with writing(self.out):
@@ -151,9 +142,6 @@ class ChunkWorker:
 
         Rows with an error, and rows whose pictures now have other bytes, get none.
         """
-        import lance
-        import pyarrow as pa
-
         column, result, vectors = self.columns.column, ChunkResult(), list[Row]()
         fragment = lance.dataset(str(self.out)).get_fragment(fragment_id)
         assert fragment is not None

@@ -10,29 +10,22 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from weights.parameters import parameter
 from weights.printable import printable
-from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable
+from zoo.apps.embed.description import KEY, THUMBNAIL
+from zoo.apps.embed.vector_table import VectorTable
 from zoo.common.errors import BadRequest
 from zoo.common.fonts import font
 from zoo.images.pictures import pictures, read_picture
 from zoo.tasks.maps import INK, PAPER
 
-GAP = 8
-"""Pixels between cells."""
-
-CELL_SIDE = 160
-"""Side of the square that a picture is fitted into, in pixels."""
+GAP = 8  # pixels between cells
+CELL_SIDE = 160  # side of the square that a picture is fitted into, in pixels
 
 TEXT_HEIGHT, LETTER_HEIGHT = 32, 12
 """Height of the two lines below a picture and height of their letters, in pixels."""
 
-PER_LINE = 5
-"""The largest number of pictures in a line of the sheet."""
-
-MOST_CELLS = 200
-"""The largest number of pictures in a sheet; further rows are left out."""
-
-ABSENT = (224, 224, 224)
-"""The colour of a square in place of a picture that cannot be read."""
+PER_LINE = 5  # the largest number of pictures in a line of the sheet
+MOST_CELLS = 200  # the largest number of pictures in a sheet; further rows are left out
+ABSENT = (224, 224, 224)  # the colour of a square in place of a picture that cannot be read
 
 Cells = Sequence[tuple[int, float]]
 """Rows of a dataset by their offset, each with the number that is written below its picture."""

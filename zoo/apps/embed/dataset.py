@@ -10,21 +10,19 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+from lance.fragment import FragmentMetadata
 
 from weights.parameters import parameter
 from zoo.apps.embed.description import METADATA_KEY, Description, read_description
-from zoo.common.errors import BadFile, BadOutput, BadRequest, MissingLibrary, first_line
+from zoo.common.errors import BadFile, BadOutput, BadRequest, first_line
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from lance import LanceDataset
-    from lance.fragment import FragmentMetadata
-
-IDENTITY = ["source", "key"]
-"""Columns that identify a picture."""
+IDENTITY = ["source", "key"]  # columns that identify a picture
 
 SUFFIX = ".lance"
 
@@ -81,16 +79,6 @@ def check_path(path: Path) -> None:
         )
 
 
-def need_lance() -> None:
-    """Check that Lance is installed, and limit its log to errors. **Raises** `MissingLibrary`."""
-    os.environ.setdefault("LANCE_LOG", "error")
-    for library in ("fsspec", "pyarrow", "lance"):
-        if find_spec(library) is None:
-            raise MissingLibrary(
-                f"{library} is not installed: `pip install fsspec pyarrow pylance`."
-            )
-
-
 def lance_reason(error: BaseException) -> str:
     """Return the message of an error without the line of Lance's source that raised it."""
     return first_line(error).partition(", /")[0]
@@ -131,8 +119,6 @@ class Dataset:
     @classmethod
     def create(cls, path: Path, schema: pa.Schema, description: Description) -> Dataset:
         """Commit a dataset without rows, as a new version of the one that may be at the path."""
-        from lance import LanceDataset, LanceOperation
-
         metadata = {METADATA_KEY: description.model_dump_json().encode()}
         empty = LanceOperation.Overwrite(schema.with_metadata(metadata), [])
         with writing(path):
@@ -145,17 +131,12 @@ class Dataset:
 
         **Raises** `BadOutput` if something else is there, or `BadFile`.
         """
-        import lance
-
-        foreign = f"{path} is no dataset that was begun here: choose another place."
         if not any((path / "_versions").glob("*.manifest")):
             if os.path.lexists(path) and (not path.is_dir() or {*os.listdir(path)} - FOLDERS):
-                raise BadOutput(foreign)
+                raise BadOutput(f"{path} is no dataset: choose another place.")
             return None
         with reading(path):
             table = lance.dataset(str(path))
-        if METADATA_KEY not in (table.schema.metadata or {}):
-            raise BadOutput(foreign)
         return cls(path, table, read_description(path, table.schema.metadata))
 
     def check_columns(self, pending: str) -> None:
@@ -172,8 +153,6 @@ class Dataset:
 
     def commit(self, results: Sequence[ChunkResult]) -> None:
         """Commit the fragments of chunks at once, and remove the rows that they replace."""
-        from lance import LanceDataset, LanceOperation
-
         fragments = [fragment for result in results for fragment in result.fragments]
         replaced = [identity for result in results for identity in result.replaced]
         updated = [fragment for result in results for fragment in result.updated]
@@ -196,8 +175,6 @@ class Dataset:
 
     def _prepare_deletion(self, identities: Sequence[tuple[str, str]]) -> Any:
         """Return the uncommitted operation that deletes the rows of pictures."""
-        import pyarrow as pa
-
         columns = [pa.array(column, pa.string()) for column in zip(*identities, strict=True)]
         deletion = self.table.merge_insert(IDENTITY).when_matched_delete()
         transaction, _ = deletion.execute_uncommitted(pa.table(columns, names=IDENTITY))
@@ -210,8 +187,6 @@ class Dataset:
 
     def describe(self, description: Description, vectors: pa.Field) -> None:
         """Store another description, and add the column of its vectors, with nulls, if missing."""
-        import pyarrow as pa
-
         with writing(self.path):
             if vectors.name not in self.table.schema.names:
                 self.table.add_columns(pa.schema([vectors]))

@@ -13,8 +13,8 @@ from zoo.artifacts.schema import StatedPreprocessing
 from zoo.common.errors import BadFile
 from zoo.common.fields import Count, Digest, Label, Line, Model, Side
 
-METADATA_KEY = b"zoo.embed"
-"""The key of the description in the metadata of a schema."""
+METADATA_KEY = b"zoo.embed"  # the key of the description in the metadata of a schema
+KEY, THUMBNAIL = "key", "thumbnail"  # columns of pictures
 
 LongText = Annotated[str, Field(max_length=4096)]
 

@@ -15,7 +15,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.embed.changes import Changes
 from zoo.apps.embed.chunks import Task
-from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path, need_lance
+from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path
 from zoo.apps.embed.description import Description, StatedNetwork
 from zoo.apps.embed.embed_call import VECTOR, EmbedRequest, EmbedResult
 from zoo.apps.embed.network import find_network
@@ -44,7 +44,6 @@ def make_dataset(request: EmbedRequest, progress: Progress) -> EmbedResult:
     """
     began = time.perf_counter()
     check_path(request.out)
-    need_lance()
     network = find_network(request.model, request.precision, request.offline)
     columns = RowColumns(network, request.dtype, request.extra)
     columns.check()

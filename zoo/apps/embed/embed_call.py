@@ -3,23 +3,21 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 from weights.parameters import parameter
 from weights.progress import Progress, Quiet
-from zoo.common.errors import BadRequest
+from zoo.common.errors import BadRequest, MissingLibrary
 from zoo.common.options import FORCE, OFFLINE, SEVERAL, Option, argument, documented, flag
 
 Dtype = Literal["float16", "float32"]
 
 Extra = Literal["patches", "logits", "best", "thumbnail"]
 
-VECTOR = "vector"
-"""The column with the vectors of the model that made the dataset."""
-
-SHARD = 1024
-"""The default number of pictures of a chunk, whose rows are committed together."""
+VECTOR = "vector"  # the column with the vectors of the model that made the dataset
+SHARD = 1024  # the default number of pictures of a chunk, whose rows are committed together
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,20 @@ class EmbedResult:
     def rate(self) -> float:
         """Pictures per second."""
         return self.computed / self.wall if self.wall else 0.0
+
+
+def need_lance() -> None:
+    """Check that the libraries for datasets are installed, and limit Lance's log to errors.
+
+    It is called before modules are imported that need these libraries. **Raises**
+    `MissingLibrary`.
+    """
+    os.environ.setdefault("LANCE_LOG", "error")
+    for library in ("fsspec", "pyarrow", "lance"):
+        if find_spec(library) is None:
+            raise MissingLibrary(
+                f"{library} is not installed: `pip install fsspec pyarrow pylance`."
+            )
 
 
 SPEED, ROWS_PANEL = "Speed", "The rows of the dataset"
@@ -181,8 +193,6 @@ def embed(
     >>> zoo.embed("photographs/", model="artifacts/dinov3_vits16", out="vectors.lance").pictures
     1000
     """
-    from zoo.apps.embed.driver import make_dataset
-
     if min(batch, shard, 1 if threads is None else threads) < 1:
         raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
     excluded = {"force": force, "prune": prune, "extra": bool(extra)}
@@ -192,6 +202,9 @@ def embed(
             "a model is appended to a dataset as a column of vectors alone: leave out "
             f"{parameter(name)}, or leave out {parameter('append_model')}."
         )
+    need_lance()
+    from zoo.apps.embed.driver import make_dataset
+
     paths = [sources] if isinstance(sources, str | os.PathLike) else sources
     request = EmbedRequest(
         sources=tuple(os.fspath(path) for path in paths),

@@ -13,24 +13,19 @@ from zoo.apps.embed.dataset import LANCE_ERRORS
 from zoo.apps.embed.vector_table import Rows, VectorTable, open_vectors
 from zoo.common.errors import BadFile, BadRequest, first_line
 
-INDEXED_ROWS = 100_000
-"""The largest number of rows of a dataset that is searched without its index."""
-
-LEAST_INDEXED = 256
-"""The smallest number of rows that an index can be trained on."""
+INDEXED_ROWS = 100_000  # the largest number of rows of a dataset that is searched without its index
+LEAST_INDEXED = 256  # the smallest number of rows that an index can be trained on
 
 KIND = "IVF_RQ"
 """An inverted file in which vectors are rotated and have one bit a number (RaBitQ: Gao and Long,
 2024)."""
 
-PER_PARTITION = 4096
-"""The average number of rows of a partition."""
+PER_PARTITION = 4096  # the average number of rows of a partition
 
 PROBES = (8, 16, 32, 64, 128, 256)
 """Numbers of searched partitions that are tried; the first one with enough recall is stored."""
 
-WANTED = 0.95
-"""The share of the ten nearest rows that is enough recall."""
+WANTED = 0.95  # the share of the ten nearest rows that is enough recall
 
 MEASURED_ROWS, MEASURED_NEAREST = 100, 10
 """The number of rows for which recall is measured, and the number of nearest rows of each."""
@@ -121,7 +116,7 @@ def _measure_index(
     `partitions` and `seconds` are copied to the result.
     """
     progress.stage(f"comparing the index with an exact search of {table.count:,} rows")
-    rows = np.concatenate([block.rows for block in table.blocks()])
+    rows = np.concatenate([block_rows for block_rows, _ in table.blocks()])
     sample = rows[np.linspace(0, len(rows) - 1, min(MEASURED_ROWS, len(rows))).astype(np.int64)]
     exact, exact_ms = _find_neighbours(table, sample, None)
     for probes in (count for count in PROBES if count == PROBES[0] or count < 2 * partitions):

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from zoo.apps.embed.description import StatedSource
 from zoo.apps.embed.sources import (
     NO_TEXT,
@@ -25,11 +28,8 @@ from zoo.apps.embed.sources import (
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import may_be_picture, why_unread
 
-LARGEST_PICTURE = 256 << 20
-"""The largest number of bytes of a picture's file."""
-
-READ_AT_ONCE = 16
-"""The number of rows of a Parquet file that are in memory together."""
+LARGEST_PICTURE = 256 << 20  # the largest number of bytes of a picture's file
+READ_AT_ONCE = 16  # the number of rows of a Parquet file that are in memory together
 
 BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError)
 """Errors of an archive that is cut short or of another kind."""
@@ -103,8 +103,6 @@ def _archive_items(source: StatedSource, stamp: str) -> Iterator[Item]:
     The second picture of one name has the key `name#2`. An archive that cannot be read to its end
     yields an error under its own name.
     """
-    import pyarrow as pa
-
     name, counts = PurePosixPath(source.path).name, Counter[str]()
     read_members = _tar_members if source.kind == "tar" else _parquet_cells
     try:
@@ -149,9 +147,6 @@ def _parquet_cells(file: BinaryIO, archive_name: str) -> Iterator[Item]:
     The column has bytes, or structs with a field `bytes`. Rows without a key have the key
     `FILE/ROW`. **Raises** `BadFile` if there is no such column.
     """
-    import pyarrow as pa
-    from pyarrow import parquet
-
     with parquet.ParquetFile(file) as table:
         schema, row = table.schema_arrow, 0
         columns = [

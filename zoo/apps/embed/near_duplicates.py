@@ -37,17 +37,17 @@ def find_duplicates(
     """
     row_count = table.table.count_rows()
     groups, nearest = np.arange(row_count), np.full(row_count, -1, np.float32)
-    for block in table.blocks(where):
-        first, last = int(block.rows[0]), int(block.rows[-1])
+    for rows, vectors in table.blocks(where):
+        first, last = int(rows[0]), int(rows[-1])
         progress.stage(f"comparing rows {first:,} to {last:,} of {row_count:,}")
-        for other in table.blocks(where):
-            if other.rows[-1] <= first:
+        for other_rows, other_vectors in table.blocks(where):
+            if other_rows[-1] <= first:
                 continue
-            cosines = block.vectors @ other.vectors.T
-            left, right = np.nonzero((cosines >= above) & (block.rows[:, None] < other.rows))
-            pairs = block.rows[left], other.rows[right]
-            for rows in pairs:
-                np.maximum.at(nearest, rows, cosines[left, right])
+            cosines = vectors @ other_vectors.T
+            left, right = np.nonzero((cosines >= above) & (rows[:, None] < other_rows))
+            pairs = rows[left], other_rows[right]
+            for side in pairs:
+                np.maximum.at(nearest, side, cosines[left, right])
             if len(left):
                 groups = _join_groups(groups, *pairs)
     return _collect_groups(groups, nearest)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
@@ -19,9 +20,6 @@ from zoo.artifacts.read import entry_of_manifest
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
 from zoo.tasks.answer import best_answers, size_inside, softmax
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 OUTPUTS = {
     VECTOR: "pooler_output",
@@ -108,8 +106,6 @@ class RowColumns:
 
     def schema(self) -> pa.Schema:
         """Return the names and types of the columns."""
-        import pyarrow as pa
-
         number = pa.float16() if self.dtype == "float16" else pa.float32()
         answers = pa.list_(pa.struct([("label", pa.string()), ("score", pa.float32())]))
         types = dict.fromkeys(ROW, pa.string()) | {"width": pa.int32(), "height": pa.int32()}
@@ -144,8 +140,6 @@ class RowColumns:
 
         **Arguments:** `names` are the columns of the table; by default all columns.
         """
-        import pyarrow as pa
-
         schema = pa.schema([self.schema().field(name) for name in names or self.names])
         # Arrow copies arrays of numpy as a whole only into lists of variable length.
         variable = pa.schema(

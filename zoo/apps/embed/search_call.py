@@ -5,17 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from zoo.apps.embed.embed_call import VECTOR
+from zoo.apps.embed.embed_call import VECTOR, need_lance
 from zoo.common.options import Option, argument, documented
 
 if TYPE_CHECKING:
     from zoo.images.pictures import Picture
 
-COUNT = 10
-"""The default number of rows to find."""
-
-MOST_ROWS = 10_000
-"""The largest number of rows that a request may ask for."""
+COUNT = 10  # the default number of rows to find
+MOST_ROWS = 10_000  # the largest number of rows that a request may ask for
 
 
 class FoundRow(NamedTuple):
@@ -103,6 +100,7 @@ def search(
     >>> zoo.search("cats.lance", "cat.png")[0].key
     'cat.png'
     """
+    need_lance()
     from zoo.apps.embed.search import search_table
     from zoo.apps.embed.vector_table import open_vectors
 

@@ -6,13 +6,14 @@ import glob
 import os
 import re
 import stat
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, BinaryIO, cast
 
-from weights.opening import open_regular
+import fsspec
+
+from weights.opening import as_utf8, open_regular
 from zoo.apps.embed.description import Kind, StatedSource
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import may_be_picture, name_ending
@@ -20,8 +21,7 @@ from zoo.images.pictures import may_be_picture, name_ending
 ARCHIVES: dict[str, Kind] = {".tar": "tar", ".tgz": "tar", ".gz": "tar", ".parquet": "parquet"}
 """Endings of files that contain many pictures."""
 
-LIST = ".txt"
-"""The ending of a list of paths, one a line."""
+LIST = ".txt"  # the ending of a list of paths, one a line
 
 UNREADABLE = "!"
 """The first character of a stamp of something that cannot be read. The reason follows."""
@@ -116,8 +116,6 @@ def is_url(path: str) -> bool:
 
 def file_system(path: str) -> Any:
     """Return fsspec's file system for a path or URL. **Raises** `BadRequest`."""
-    import fsspec
-
     try:
         return fsspec.url_to_fs(path)[0]
     except (ValueError, ImportError) as error:
@@ -234,14 +232,7 @@ def read_list(path: str) -> list[str]:
     **Raises** `BadRequest` if the file is no text.
     """
     with closing(open_source(path)) as file:
-        data = file.read()
-    is_utf16 = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
-    try:
-        text = data.decode("utf-16") if is_utf16 else data.decode("utf-8-sig", "surrogateescape")
-    except UnicodeError as error:
-        raise BadRequest(
-            f"{path} begins as UTF-16 and is none: save the list as UTF-8, one name a line."
-        ) from error
+        text = as_utf8(file.read()).decode("utf-8", "surrogateescape")
     if "\0" in text:
         raise BadRequest(
             f"{path} is no list of pictures, one name a line (it holds bytes of zero): give a "

@@ -7,21 +7,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import lance
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+from lance import LanceDataset
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
-from zoo.apps.embed.dataset import LANCE_ERRORS, lance_reason, need_lance, quoted, reading
-from zoo.apps.embed.description import Description, StatedNetwork, read_description
+from zoo.apps.embed.dataset import LANCE_ERRORS, lance_reason, quoted, reading
+from zoo.apps.embed.description import KEY, Description, StatedNetwork, read_description
 from zoo.apps.embed.embed_call import VECTOR
 from zoo.common.errors import BadFile, BadRequest
 from zoo.images.pixel_values import Float32
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from lance import LanceDataset
 
 Rows = NDArray[np.int64]
 """Offsets of rows in a dataset, counted from 0 in the order of its fragments."""
@@ -33,16 +34,7 @@ REFINED = 10
 """For each row that is requested, an index finds this many candidates, which are then compared
 exactly."""
 
-KEY, THUMBNAIL = "key", "thumbnail"
-OFFSET = "_rowoffset"
-"""The name of the virtual column in which Lance returns the offset of a row."""
-
-
-class VectorBlock(NamedTuple):
-    """Offsets of rows `[n]`, in order, and their vectors `[n, dim]`, scaled to length 1."""
-
-    rows: Rows
-    vectors: Float32
+OFFSET = "_rowoffset"  # the name of the virtual column in which Lance returns the offset of a row
 
 
 class Nearest(NamedTuple):
@@ -84,8 +76,10 @@ class VectorTable:
         """The number of rows that have a vector."""
         return int(self.table.count_rows(f"{self.column} is not null"))
 
-    def blocks(self, condition: str | None = None) -> Iterator[VectorBlock]:
-        """Yield the vectors of the dataset in blocks of rows, in the order of the rows.
+    def blocks(self, condition: str | None = None) -> Iterator[tuple[Rows, Float32]]:
+        """Yield the offsets `[n]` of a block of rows and their vectors `[n, dim]`, of length 1.
+
+        The blocks are in the order of the rows.
 
         **Arguments:** `condition` is an SQL expression on the columns; rows for which it is not
         true are left out. **Raises** `BadRequest` if Lance rejects it, or `BadFile`.
@@ -97,7 +91,7 @@ class VectorTable:
                 columns=[self.column, OFFSET], filter=row_filter, batch_size=ROWS_AT_ONCE
             ):
                 rows = batch[OFFSET].to_numpy().astype(np.int64)
-                yield VectorBlock(rows, self._to_unit_vectors(batch[self.column]))
+                yield rows, self._to_unit_vectors(batch[self.column])
 
     def vectors(self, rows: Sequence[int] | Rows) -> Float32:
         """Return the vectors `[n, dim]` of rows, scaled to length 1. **Raises** `BadFile`."""
@@ -161,8 +155,6 @@ class VectorTable:
 
     def _to_unit_vectors(self, column: pa.Array | pa.ChunkedArray) -> Float32:
         """Return a column of vectors without nulls as an array `[n, dim]`, scaled to length 1."""
-        import pyarrow.compute as pc
-
         numbers = pc.list_flatten(column).to_numpy().astype(np.float32)
         return unit_rows(numbers.reshape(-1, self.dim))
 
@@ -173,8 +165,6 @@ class VectorTable:
         Lance has no class of errors for conditions, so that every error counts as one of the
         condition if there is one. **Raises** `BadRequest` then, and `BadFile` for None.
         """
-        import pyarrow.types as kinds
-
         if condition is None:
             with reading(self.path):
                 yield
@@ -204,11 +194,8 @@ def open_vectors(path: Path, column: str = VECTOR) -> VectorTable:
     """Open a dataset to search in one of its columns of vectors.
 
     **Raises** `BadFile` if the path is no dataset of `zoo embed`, `BadRequest` if the dataset has
-    no such column of vectors, and `MissingLibrary` if Lance is not installed.
+    no such column of vectors.
     """
-    need_lance()
-    import lance
-
     if not path.is_dir():
         raise BadFile(f"{path} is no dataset of `zoo embed`: make one with `zoo embed … --out`.")
     with reading(path):

@@ -28,8 +28,7 @@ pictures of another are in progress."""
 AHEAD = 2048
 """The number of tasks that a scheduler has at the same time; each takes it some kilobytes."""
 
-TRIES = 5
-"""The number of times that a task is submitted if its workers die."""
+TRIES = 5  # the number of times that a task is submitted if its workers die
 
 Settle = Callable[[list[ChunkResult]], None]
 """A function that is called with results as soon as there are some."""

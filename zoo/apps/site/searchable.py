@@ -4,12 +4,13 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weights.progress import Progress
-from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
+from zoo.apps.embed.description import KEY, THUMBNAIL
+from zoo.apps.embed.embed_call import need_lance
 from zoo.apps.site.folders import BuiltFolder
 from zoo.architectures.inputs import Kind, find_kinds
 from zoo.artifacts.choices import tower_variant
@@ -17,6 +18,9 @@ from zoo.artifacts.read import to_text
 from zoo.common.errors import BadRequest
 from zoo.common.staging import write_text
 from zoo.images.pictures import read_picture
+
+if TYPE_CHECKING:
+    from zoo.apps.embed.vector_table import VectorTable
 
 SEARCH, VECTORS_FILE, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "thumbnails"
 """The folder of the search page in a site, and the names of its contents."""
@@ -38,7 +42,7 @@ class Searchable:
     """A dataset, and the folder of the site whose model made its vectors."""
 
     name: str
-    table: VectorTable
+    table: "VectorTable"
     built: BuiltFolder
 
     @property
@@ -93,6 +97,9 @@ def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> Searchable:
     **Raises** `BadRequest` if the dataset is too large, or if its model is not in `models`, or
     `BadFile`.
     """
+    need_lance()
+    from zoo.apps.embed.vector_table import open_vectors
+
     table = open_vectors(dataset)
     if not 0 < table.count <= MOST_SEARCHED:
         raise BadRequest(
@@ -117,7 +124,7 @@ def write_searchable(searched: Searchable, site: Path, progress: Progress) -> No
     progress.stage(f"writing {searched.table.count:,} rows of {searched.name}")
     folder = site / SEARCH
     (folder / THUMBNAILS).mkdir(parents=True)
-    blocks = [(block.rows, block.vectors.astype("<f2")) for block in searched.table.blocks()]
+    blocks = [(rows, vectors.astype("<f2")) for rows, vectors in searched.table.blocks()]
     rows, vectors = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
     keys = [values[KEY] for values in searched.table.take(rows, (KEY,))]
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__))
