@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import islice
@@ -28,7 +28,6 @@ pictures of another are in progress."""
 AHEAD = 2048
 """The number of tasks that a scheduler has at the same time; each takes it some kilobytes."""
 
-TRIES = 5  # the number of times that a task is submitted if its workers die
 
 Settle = Callable[[list[ChunkResult]], None]
 """A function that is called with results as soon as there are some."""
@@ -60,11 +59,11 @@ def run_on_cluster(
 ) -> None:
     """Run a function on all tasks, on the workers of the Dask scheduler at an address.
 
-    The workers see files under the same paths as this process. A task whose worker dies is
-    submitted again.
+    The workers see files under the same paths as this process. Dask gives the task of a worker
+    that dies to another worker.
 
     **Raises** `BadRequest` if Dask is not installed or the scheduler does not answer, `BadOutput`
-    if the workers of a task died several times, or the error of a task.
+    if too many workers of a task died, or the error of a task.
     """
     if find_spec("distributed") is None:
         raise BadRequest(
@@ -82,36 +81,18 @@ def run_on_cluster(
             "the address that `dask scheduler` prints."
         ) from error
     with client:
-        completed, running = as_completed(loop=client.loop), dict[Any, tuple[Any, int]]()
-
-        def submit(tasks: Sequence[Any], tries: int) -> None:
-            futures = client.map(function, tasks, pure=False)
-            running.update(
-                (future, (task, tries)) for future, task in zip(futures, tasks, strict=True)
-            )
-            completed.update(futures)
-
-        submit(list(islice(tasks, AHEAD)), 1)
-        for batch in completed.batches():
-            results = list[ChunkResult]()
-            for future in batch:
-                task, tries = running.pop(future)
-                # A result may be lost with its worker at any moment.
-                if gathered := client.gather([future], errors="skip"):
-                    results += gathered
-                    continue
-                failure = future.exception() or CancelledError()
-                # Some tasks of a worker that leaves in an orderly way are cancelled.
-                if not isinstance(failure, KilledWorker | CancelledError):
-                    raise failure
-                if tries == TRIES:
-                    raise BadOutput(
-                        f"the workers of a chunk died {TRIES} times, perhaps for want of memory: "
-                        "give them more, or fewer threads."
-                    ) from failure
-                submit([task], tries + 1)
-            settle(results)
-            submit(list(islice(tasks, AHEAD - len(running))), 1)
+        completed = as_completed(loop=client.loop)
+        completed.update(client.map(function, list(islice(tasks, AHEAD)), pure=False))
+        for futures in completed.batches():
+            try:
+                settle(client.gather(futures))
+            except KilledWorker as error:
+                raise BadOutput(
+                    "too many workers of a chunk died, perhaps for want of memory: give them more, "
+                    "or fewer threads."
+                ) from error
+            further = list(islice(tasks, len(futures)))
+            completed.update(client.map(function, further, pure=False))
 
 
 def make_worker(
