@@ -20,8 +20,8 @@ DELETED_AT_ONCE = 1000  # the largest number of pictures in an SQL condition
 
 UNIT = ["source", "unit"]
 STAMPED = [*UNIT, "stamp"]
-"""Columns of the tables of pictures: the path of the source, the key of a picture or, in an
-archive, the stamp of the archive, and the stamp. An archive with one stamp is one row."""
+"""Columns of the tables of pictures: the index of the source in `Changes.paths`, the key of a
+picture or, in an archive, the stamp of the archive, and the stamp. An archive is one row."""
 
 KNOWN_PICTURES = """
 select source, case when source in ({folders}) then key else stamp end as unit, stamp,
@@ -43,8 +43,9 @@ class Changes:
 
     def __init__(self, table: LanceDataset, sources: Sequence[StatedSource], size: int):
         self.sources, self.size, self.passed = sources, size, Counter[str]()
-        known = _read_known(table, sources)
-        self.listed = _list_pictures(sources, self.passed)
+        self.paths = [source.path for source in sources]
+        known = self._read_known(table)
+        self.listed = self._list_pictures()
         self.changed = _subtract(self.listed, known, STAMPED)
         self.has_new = len(_subtract(self.listed, known, UNIT)) > 0
         self.has_missing = len(_subtract(known, self.listed, UNIT)) > 0
@@ -59,14 +60,13 @@ class Changes:
     @property
     def picture_count(self) -> int | None:
         """The number of changed pictures; None if there are archives among them."""
-        changed = {*self.changed["source"].unique().to_pylist()}
-        has_archives = any(source.is_archive and source.path in changed for source in self.sources)
-        return None if has_archives else len(self.changed)
+        changed = (self.sources[index] for index in self.changed["source"].unique().to_pylist())
+        return None if any(source.is_archive for source in changed) else len(self.changed)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the changed pictures in chunks of at most `size` pictures, or of one archive."""
-        for source in self.sources:
-            pictures = self.changed.filter(pc.equal(self.changed["source"], source.path))
+        for index, source in enumerate(self.sources):
+            pictures = self.changed.filter(pc.equal(self.changed["source"], index))
             for start in range(0, len(pictures), self.size):
                 rows = pictures.slice(start, self.size).to_pylist()
                 names = tuple(
@@ -74,7 +74,7 @@ class Changes:
                 )
                 if source.is_archive:
                     names = ((source.path, rows[0]["stamp"]),)
-                yield Chunk(source, names, has_rows=source.path in self.known_sources)
+                yield Chunk(source, names, has_rows=index in self.known_sources)
 
     def find_missing(self, table: LanceDataset) -> tuple[int, list[str]]:
         """Return the number of rows whose pictures are not in the sources, and SQL conditions.
@@ -84,38 +84,42 @@ class Changes:
 
         **Arguments:** `table` is the dataset after all changed pictures were embedded.
         """
-        missing = _subtract(_read_known(table, self.sources), self.listed, STAMPED)
+        missing = _subtract(self._read_known(table), self.listed, STAMPED)
         folders = {source.path for source in self.sources if not source.is_archive}
         conditions = list[str]()
         for start in range(0, len(missing), DELETED_AT_ONCE):
             part = missing.slice(start, DELETED_AT_ONCE)
             for group in part.group_by("source").aggregate([("unit", "list")]).to_pylist():
-                column = "key" if group["source"] in folders else "stamp"
-                units = ", ".join(map(quoted, group["unit_list"]))
-                conditions.append(f"source = {quoted(group['source'])} and {column} in ({units})")
+                path, units = self.paths[group["source"]], map(quoted, group["unit_list"])
+                column = "key" if path in folders else "stamp"
+                conditions.append(f"source = {quoted(path)} and {column} in ({', '.join(units)})")
         return pc.sum(missing["readable"]).as_py() or 0, conditions
 
+    def _read_known(self, table: LanceDataset) -> pa.Table:
+        """Return the pictures that have rows, with the number of their rows without an error.
 
-def _read_known(table: LanceDataset, sources: Sequence[StatedSource]) -> pa.Table:
-    """Return the pictures that have rows, with the number of their rows without an error."""
-    folders = [quoted(source.path) for source in sources if not source.is_archive]
-    query = KNOWN_PICTURES.format(folders=", ".join(folders or ["null"]))
-    batches = table.sql(query).build().to_batch_records()
-    schema = pa.schema([*((name, pa.string()) for name in STAMPED), ("readable", pa.int64())])
-    return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+        Paths of archives that are no sources any more are appended to `paths`.
+        """
+        folders = [quoted(source.path) for source in self.sources if not source.is_archive]
+        query = KNOWN_PICTURES.format(folders=", ".join(folders or ["null"]))
+        batches = table.sql(query).build().to_batch_records()
+        schema = pa.schema([*((name, pa.string()) for name in STAMPED), ("readable", pa.int64())])
+        known = pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+        paths = known["source"].unique().to_pylist()
+        self.paths += [path for path in paths if path not in self.paths]
+        return known.set_column(0, "source", pc.index_in(known["source"], pa.array(self.paths)))
 
-
-def _list_pictures(sources: Sequence[StatedSource], passed: Counter[str]) -> pa.Table:
-    """Return the pictures of the sources; the endings of other files are counted in `passed`."""
-    schema = pa.schema([(name, pa.string()) for name in STAMPED])
-    batches = []
-    for source in sources:
-        pictures = _list_units(source, passed)
-        while part := list(islice(pictures, LISTED_AT_ONCE)):
-            units, stamps = zip(*part, strict=True)
-            columns = [[source.path] * len(part), units, stamps]
-            batches.append(pa.record_batch(list(map(pa.array, columns)), schema=schema))
-    return pa.Table.from_batches(batches, schema)
+    def _list_pictures(self) -> pa.Table:
+        """Return the pictures of the sources, and count other files in `passed`."""
+        schema = pa.schema([("source", pa.int32()), ("unit", pa.string()), ("stamp", pa.string())])
+        batches = []
+        for index, source in enumerate(self.sources):
+            pictures = _list_units(source, self.passed)
+            while part := list(islice(pictures, LISTED_AT_ONCE)):
+                units, stamps = map(pa.array, zip(*part, strict=True))
+                indices = pa.array([index] * len(part), pa.int32())
+                batches.append(pa.record_batch([indices, units, stamps], schema=schema))
+        return pa.Table.from_batches(batches, schema)
 
 
 def _list_units(source: StatedSource, passed: Counter[str]) -> Iterator[StampedName]:
@@ -133,6 +137,7 @@ def _subtract(pictures: pa.Table, others: pa.Table, columns: Sequence[str]) -> p
     """Return the pictures that differ from all others in at least one of the columns."""
 
     def join_columns(table: pa.Table) -> pa.ChunkedArray:
-        return pc.binary_join_element_wise(*(table[name] for name in columns), "\0")
+        texts = (pc.cast(table[name], pa.string()) for name in columns)
+        return pc.binary_join_element_wise(*texts, "\0")
 
     return pictures.filter(pc.invert(pc.is_in(join_columns(pictures), join_columns(others))))

@@ -39,6 +39,9 @@ PIECE_SECONDS, LARGEST_PIECE = 0.02, 16
 """The time that a thread should work on a piece of a chunk, and the largest number of batches in a
 piece. With one picture in a piece, threads of a small network mostly wait for Python's lock."""
 
+PIECE_BYTES = 64 << 20
+"""The number of bytes of decoded pictures at which the network runs before its piece ends."""
+
 FREE_BATCHES = 4
 """The least number of batches in a piece if a network takes several shapes. A batch has one."""
 
@@ -59,6 +62,11 @@ class Work:
     row: Row
     feeds: Feeds | None = None
     offset: int | None = None
+
+    @property
+    def feed_bytes(self) -> int:
+        """The number of bytes of the arrays for the network."""
+        return sum(array.nbytes for array in (self.feeds or {}).values())
 
 
 class ChunkWorker:
@@ -191,20 +199,16 @@ class ChunkWorker:
         self, piece: Sequence[Item], earlier: dict[str, Row], seconds: dict[str, float]
     ) -> list[Work]:
         """Embed some pictures, and adapt the size of later pieces to the time that it takes."""
-        began, finished = time.perf_counter(), list[Work]()
-        batches = defaultdict[tuple[tuple[int, ...], ...], list[Work]](list)
+        began, finished, ready = time.perf_counter(), list[Work](), list[Work]()
         for item in piece:
             with timed(seconds, "pictures"):
                 work = self._prepare(item, earlier.get(item.key))
-            if work.feeds is None:
-                finished.append(work)
-                continue
-            shapes = tuple(array.shape for array in work.feeds.values())
-            batches[shapes].append(work)
-            if len(batches[shapes]) == self.batch:
-                finished += self._run_network(batches.pop(shapes), seconds)
-        for batch in batches.values():
-            finished += self._run_network(batch, seconds)
+            (finished if work.feeds is None else ready).append(work)
+            # Only pictures that are fed at their own size are as large as this.
+            if sum(work.feed_bytes for work in ready) > PIECE_BYTES:
+                finished += self._run_network(ready, seconds)
+                ready = []
+        finished += self._run_network(ready, seconds)
         batch_seconds = (time.perf_counter() - began) / len(piece) * self.batch
         size = self.batch * min(LARGEST_PIECE, int(PIECE_SECONDS / batch_seconds))
         self.piece_size = max(self.least_piece, size)
@@ -228,14 +232,20 @@ class ChunkWorker:
         return work
 
     def _run_network(self, works: list[Work], seconds: dict[str, float]) -> list[Work]:
-        """Run the network on pictures whose arrays have equal shapes, and complete their rows."""
+        """Run the network on pictures, in batches of equal shapes, and complete their rows."""
         names = [*dict.fromkeys(self.columns.outputs.values())]
+        groups = defaultdict[tuple[tuple[int, ...], ...], list[Work]](list)
+        for work in works:
+            groups[tuple(array.shape for array in (work.feeds or {}).values())].append(work)
         with timed(seconds, "network"):
-            outputs = self.runner.run([work.feeds for work in works if work.feeds], names)
-            for index, work in enumerate(works):
-                work.feeds = None
-                with recorded_errors(work.row):
-                    work.row |= self.columns.values(outputs, index)
+            for group in groups.values():
+                for start in range(0, len(group), self.batch):
+                    batch = group[start : start + self.batch]
+                    outputs = self.runner.run([work.feeds for work in batch if work.feeds], names)
+                    for index, work in enumerate(batch):
+                        work.feeds = None
+                        with recorded_errors(work.row):
+                            work.row |= self.columns.values(outputs, index)
         return works
 
 
