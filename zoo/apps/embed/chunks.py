@@ -45,21 +45,21 @@ PIECE_BYTES = 64 << 20
 FREE_BATCHES = 4
 """The least number of batches in a piece if a network takes several shapes. A batch has one."""
 
-Row = dict[str, Any]  # values of a row by column
+Row = dict[str, Any]  # values by column
 
 Task = Chunk | int
 """A chunk of pictures, or the id of a fragment whose rows get the vectors of an appended model."""
 
 
 @dataclass
-class Work:
-    """A picture of a chunk: its row, and what is still to be done for it.
+class PendingRow:
+    """The values of a row by column, some of which may not be computed yet.
 
     - `feeds`: the arrays for the network; None if the picture cannot be read or is unchanged.
     - `offset`: the offset of the row that has the same bytes, which is copied. None for others.
     """
 
-    row: Row
+    values: Row
     feeds: Feeds | None = None
     offset: int | None = None
 
@@ -113,36 +113,38 @@ class ChunkWorker:
         result, tables = ChunkResult(), list[pa.Table]()
         table = lance.dataset(str(self.out)) if chunk.has_rows else None
         earlier = {} if table is None else _read_earlier(table, chunk)
-        works = self._run_pieces(chunk_items(chunk), earlier, result.seconds)
-        while part := list(islice(works, ROWS)):
-            for work in part:
-                work.row["source"] = chunk.source.path
-                _count(work, earlier.get(work.row["key"]), result)
+        rows = self._run_pieces(chunk_items(chunk), earlier, result.seconds)
+        while part := list(islice(rows, ROWS)):
+            for row in part:
+                row.values["source"] = chunk.source.path
+                _count(row, earlier.get(row.values["key"]), result)
             with timed(result.seconds, "write"):
                 tables += self._to_tables(part, table)
-                if sum(part.nbytes for part in tables) > FRAGMENT_BYTES:
+                if sum(rows.nbytes for rows in tables) > FRAGMENT_BYTES:
                     self._write(tables, result)
         with timed(result.seconds, "write"):
             self._write(tables, result)
         return result
 
-    def _to_tables(self, works: Sequence[Work], table: LanceDataset | None) -> Iterator[pa.Table]:
+    def _to_tables(
+        self, rows: Sequence[PendingRow], table: LanceDataset | None
+    ) -> Iterator[pa.Table]:
         """Yield the rows of pictures, and the copies of rows of `table` with their new stamps."""
-        yield self.columns.to_table([work.row for work in works if work.offset is None])
-        same = [work for work in works if work.offset is not None]
+        yield self.columns.to_table([row.values for row in rows if row.offset is None])
+        same = [row for row in rows if row.offset is not None]
         if same and table is not None:
             names = list(self.columns.names)
-            copies = table.take([work.offset for work in same], columns=names).select(names)
-            stamps = pa.array([work.row["stamp"] for work in same], pa.string())
+            copies = table.take([row.offset for row in same], columns=names).select(names)
+            stamps = pa.array([row.values["stamp"] for row in same], pa.string())
             copies = copies.set_column(names.index("stamp"), "stamp", stamps)
             yield copies.cast(self.columns.schema())
 
     def _write(self, tables: list[pa.Table], result: ChunkResult) -> None:
         """Write tables as fragments, add these to the result, and empty the list of tables."""
-        rows = pa.concat_tables(tables) if tables else ()
-        if len(rows):
+        table = pa.concat_tables(tables) if tables else ()
+        if len(table):
             with writing(self.out):
-                result.fragments += write_fragments(rows, str(self.out))
+                result.fragments += write_fragments(table, str(self.out))
         tables.clear()
 
     def _append_vectors(self, fragment_id: int) -> ChunkResult:
@@ -153,20 +155,20 @@ class ChunkWorker:
         column, result, vectors = self.columns.column, ChunkResult(), list[Row]()
         fragment = lance.dataset(str(self.out)).get_fragment(fragment_id)
         assert fragment is not None
-        rows = fragment.scanner(
+        incomplete = fragment.scanner(
             columns=["key", "source", "stamp", "sha256"],
             filter=f"error is null and {column} is null",
             with_row_id=True,
         ).to_table()
-        for chunk, by_key in _chunks_of_rows(self.sources, rows.to_pylist()):
+        for chunk, by_key in _chunks_of_rows(self.sources, incomplete.to_pylist()):
             items = (item for item in chunk_items(chunk) if item.key in by_key)
-            for work in self._run_pieces(items, {}, result.seconds):
-                row = by_key[work.row["key"]]
-                if work.row.get("sha256") == row["sha256"]:
-                    vectors.append(work.row | row)
-        result.counts = Counter(pictures=len(rows), computed=len(vectors))
+            for row in self._run_pieces(items, {}, result.seconds):
+                stored = by_key[row.values["key"]]
+                if row.values.get("sha256") == stored["sha256"]:
+                    vectors.append(row.values | stored)
+        result.counts = Counter(pictures=len(incomplete), computed=len(vectors))
         if vectors:
-            ids = pa.array([row["_rowid"] for row in vectors], pa.uint64())
+            ids = pa.array([values["_rowid"] for values in vectors], pa.uint64())
             update = self.columns.to_table(vectors, [column]).append_column("_rowid", ids)
             with writing(self.out), timed(result.seconds, "write"):
                 metadata, result.fields = fragment.update_columns(update)
@@ -175,13 +177,13 @@ class ChunkWorker:
 
     def _run_pieces(
         self, items: Iterator[Item], earlier: dict[str, Row], seconds: dict[str, float]
-    ) -> Iterator[Work]:
-        """Yield the finished work for each picture. Some pieces are in progress in the pool.
+    ) -> Iterator[PendingRow]:
+        """Yield the finished row of each picture. Further pieces are in progress in the pool.
 
         **Arguments:** `earlier` are rows of the dataset by key; a picture with the bytes of its
         row is not embedded. Processor time is added to `seconds`.
         """
-        pending = deque[Future[list[Work]]]()
+        pending = deque[Future[list[PendingRow]]]()
         try:
             while piece := list(islice(items, self.piece_size)):
                 if self.stopped:
@@ -197,56 +199,56 @@ class ChunkWorker:
 
     def _run_piece(
         self, piece: Sequence[Item], earlier: dict[str, Row], seconds: dict[str, float]
-    ) -> list[Work]:
+    ) -> list[PendingRow]:
         """Embed some pictures, and adapt the size of later pieces to the time that it takes."""
-        began, finished, ready = time.perf_counter(), list[Work](), list[Work]()
+        began, finished, ready = time.perf_counter(), list[PendingRow](), list[PendingRow]()
         for item in piece:
             with timed(seconds, "pictures"):
-                work = self._prepare(item, earlier.get(item.key))
-            (finished if work.feeds is None else ready).append(work)
+                row = self._prepare(item, earlier.get(item.key))
+            (finished if row.feeds is None else ready).append(row)
             # Only pictures that are fed at their own size are as large as this.
-            if sum(work.feed_bytes for work in ready) > PIECE_BYTES:
+            if sum(row.feed_bytes for row in ready) > PIECE_BYTES:
                 finished += self._run_network(ready, seconds)
                 ready = []
         finished += self._run_network(ready, seconds)
         batch_seconds = (time.perf_counter() - began) / len(piece) * self.batch
         size = self.batch * min(LARGEST_PIECE, int(PIECE_SECONDS / batch_seconds))
         self.piece_size = max(self.least_piece, size)
-        self.report(len(piece), sum(work.offset is None for work in finished))
+        self.report(len(piece), sum(row.offset is None for row in finished))
         return finished
 
-    def _prepare(self, item: Item, before: Row | None) -> Work:
+    def _prepare(self, item: Item, before: Row | None) -> PendingRow:
         """Read, decode and resize a picture, unless its bytes are those of its row `before`."""
-        work = Work({"key": item.key, "stamp": item.stamp})
-        with recorded_errors(work.row):
+        row = PendingRow({"key": item.key, "stamp": item.stamp})
+        with recorded_errors(row.values):
             data = item.read()
-            work.row["sha256"] = hashlib.sha256(data).hexdigest()
-            if before and before["error"] is None and before["sha256"] == work.row["sha256"]:
-                work.offset = before["_rowoffset"]
-                return work
+            row.values["sha256"] = hashlib.sha256(data).hexdigest()
+            if before and before["error"] is None and before["sha256"] == row.values["sha256"]:
+                row.offset = before["_rowoffset"]
+                return row
             read = read_picture(data, item.key, self.smallest_sides)
-            work.row["height"], work.row["width"] = read.sides
+            row.values["height"], row.values["width"] = read.sides
             if "thumbnail" in self.columns.extra:
-                work.row["thumbnail"] = make_thumbnail(read, data)
-            work.feeds = self.runner.network.make_feeds(read)
-        return work
+                row.values["thumbnail"] = make_thumbnail(read, data)
+            row.feeds = self.runner.network.make_feeds(read)
+        return row
 
-    def _run_network(self, works: list[Work], seconds: dict[str, float]) -> list[Work]:
+    def _run_network(self, rows: list[PendingRow], seconds: dict[str, float]) -> list[PendingRow]:
         """Run the network on pictures, in batches of equal shapes, and complete their rows."""
         names = [*dict.fromkeys(self.columns.outputs.values())]
-        groups = defaultdict[tuple[tuple[int, ...], ...], list[Work]](list)
-        for work in works:
-            groups[tuple(array.shape for array in (work.feeds or {}).values())].append(work)
+        groups = defaultdict[tuple[tuple[int, ...], ...], list[PendingRow]](list)
+        for row in rows:
+            groups[tuple(array.shape for array in (row.feeds or {}).values())].append(row)
         with timed(seconds, "network"):
             for group in groups.values():
                 for start in range(0, len(group), self.batch):
                     batch = group[start : start + self.batch]
-                    outputs = self.runner.run([work.feeds for work in batch if work.feeds], names)
-                    for index, work in enumerate(batch):
-                        work.feeds = None
-                        with recorded_errors(work.row):
-                            work.row |= self.columns.values(outputs, index)
-        return works
+                    outputs = self.runner.run([row.feeds for row in batch if row.feeds], names)
+                    for index, row in enumerate(batch):
+                        row.feeds = None
+                        with recorded_errors(row.values):
+                            row.values |= self.columns.values(outputs, index)
+        return rows
 
 
 @contextmanager
@@ -260,7 +262,7 @@ def timed(seconds: dict[str, float], stage: str) -> Generator[None]:
 
 
 @contextmanager
-def recorded_errors(row: Row) -> Generator[None]:
+def recorded_errors(values: Row) -> Generator[None]:
     """Replace an exception that the picture causes by the reason in its row.
 
     The row keeps `key` and `stamp` alone. **Raises** `BadRequest` if there is not enough memory: a
@@ -270,12 +272,12 @@ def recorded_errors(row: Row) -> Generator[None]:
         yield
     except (ZooError, WeightsError, OSError) as error:
         reason = (error.strerror or first_line(error)) if isinstance(error, OSError) else str(error)
-        key, stamp = row["key"], row["stamp"]
-        row.clear()
-        row |= {"key": key, "stamp": stamp, "error": reason}
+        key, stamp = values["key"], values["stamp"]
+        values.clear()
+        values |= {"key": key, "stamp": stamp, "error": reason}
     except MemoryError as error:
         raise BadRequest(
-            f"there is not enough memory for {row['key']}: leave it out of the sources, or end "
+            f"there is not enough memory for {values['key']}: leave it out of the sources, or end "
             "other programs."
         ) from error
 
@@ -291,15 +293,15 @@ def _read_earlier(table: LanceDataset, chunk: Chunk) -> dict[str, Row]:
     return {row["key"]: row for row in rows}
 
 
-def _count(work: Work, before: Row | None, result: ChunkResult) -> None:
+def _count(row: PendingRow, before: Row | None, result: ChunkResult) -> None:
     """Count a picture in the result of its chunk. `before` is its row in the dataset, if any."""
-    row, counts = work.row, result.counts
+    values, counts = row.values, result.counts
     counts["pictures"] += 1
     if before is not None:
-        result.replaced.append((row["source"], row["key"]))
-    if "error" in row:
-        counts["computed"] += before is None or before["error"] != row["error"]
-    elif work.offset is None:
+        result.replaced.append((values["source"], values["key"]))
+    if "error" in values:
+        counts["computed"] += before is None or before["error"] != values["error"]
+    elif row.offset is None:
         counts["computed"] += 1
         counts["added" if before is None or before["error"] is not None else "again"] += 1
 
