@@ -47,8 +47,8 @@ from PIL import Image
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 import zoo
-from zoo.apps.embed.embed_call import EmbedResult
 from zoo.apps.embed.network import Runner, find_network, lane_session
+from zoo.apps.embed.requests import EmbedResult
 from zoo.architectures.inputs import Feeds
 from zoo.cli.app import app
 from zoo.cli.console import call

@@ -22,7 +22,7 @@ import dask
 from distributed import Scheduler, Worker, get_worker
 
 from zoo.apps.embed.dataset import ChunkResult
-from zoo.apps.embed.embed_call import SHARD
+from zoo.apps.embed.requests import SHARD
 from zoo.apps.embed.workers import run_on_cluster
 
 SLOW, DYING, LATE = 0.1, 0.1, 0.2

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.apps.embed.embed_call import need_lance
-from zoo.apps.embed.search_call import DATASET, QUERY_PANEL, SearchRequest
+from zoo.apps.embed.requests import DATASET, QUERY_PANEL, SearchRequest, need_lance
 from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, print_picture, progress_bar
 from zoo.common.errors import BadRequest

@@ -8,8 +8,7 @@ from typer.main import get_command
 
 from zoo import embed, search, to_onnx
 from zoo.apps.bench.bench_options import BenchOptions
-from zoo.apps.embed.embed_call import EmbedRequest
-from zoo.apps.embed.search_call import SearchRequest
+from zoo.apps.embed.requests import EmbedRequest, SearchRequest
 from zoo.architectures.kinds import TOWER_NAMES
 from zoo.artifacts.choices import TOWERS
 from zoo.checkpoints.source import WeightsOptions

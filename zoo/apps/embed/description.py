@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError
 
 from weights.parameters import parameter
-from zoo.apps.embed.embed_call import VECTOR, Dtype
+from zoo.apps.embed.requests import VECTOR, Dtype
 from zoo.artifacts.measured import StatedSimilarity
 from zoo.artifacts.schema import StatedPreprocessing
 from zoo.common.errors import BadFile

@@ -17,8 +17,8 @@ from zoo.apps.embed.changes import Changes
 from zoo.apps.embed.chunks import Task
 from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path
 from zoo.apps.embed.description import Description, StatedNetwork
-from zoo.apps.embed.embed_call import VECTOR, EmbedRequest, EmbedResult
 from zoo.apps.embed.network import find_network
+from zoo.apps.embed.requests import VECTOR, EmbedRequest, EmbedResult
 from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.embed.sources import state_sources
 from zoo.apps.embed.workers import make_worker, run_locally, run_on_cluster, run_task

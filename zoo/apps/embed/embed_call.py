@@ -1,92 +1,15 @@
-"""`zoo.embed`, its request and its result. Libraries are imported when it is called."""
+"""`zoo.embed`. Libraries are imported when it is called."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from weights.parameters import parameter
 from weights.progress import Progress, Quiet
-from zoo.common.errors import BadRequest, MissingLibrary
+from zoo.apps.embed.requests import SHARD, Dtype, EmbedRequest, EmbedResult, Extra, need_lance
+from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, OFFLINE, SEVERAL, Option, argument, documented, flag
-
-Dtype = Literal["float16", "float32"]
-
-Extra = Literal["patches", "logits", "best", "thumbnail"]
-
-VECTOR = "vector"  # the column with the vectors of the model that made the dataset
-SHARD = 1024  # the default number of pictures of a chunk, whose rows are committed together
-
-
-@dataclass(frozen=True)
-class EmbedRequest:
-    """The options of `zoo.embed`."""
-
-    sources: tuple[str, ...]
-    model: str
-    out: Path
-    precision: str
-    dtype: Dtype
-    extra: tuple[Extra, ...]
-    draft: bool
-    append_model: bool
-    prune: bool
-    force: bool
-    offline: bool
-    batch: int
-    shard: int
-    threads: int | None
-    scheduler: str | None
-
-
-@dataclass(frozen=True)
-class EmbedResult:
-    """The state of a dataset after a run, and what the run did.
-
-    - `pictures`: the number of rows with a vector. `errors`: rows of pictures that cannot be read.
-    - `computed`: pictures that were embedded: `added` had no row before, `again` had other bytes.
-    - `kept`: rows that were not changed. `gone`: rows of pictures that the sources no longer have;
-      they were deleted if `pruned`.
-    - `passed`: the number of files that are no pictures, by the ending of their names.
-    - `wall`: the seconds of the run. `seconds`: processor time by stage. `cores`: the average
-      number of busy cores.
-    """
-
-    dataset: Path
-    pictures: int
-    errors: int
-    computed: int = 0
-    kept: int = 0
-    added: int = 0
-    again: int = 0
-    gone: int = 0
-    pruned: bool = False
-    passed: dict[str, int] = field(default_factory=dict)
-    wall: float = 0.0
-    cores: float = 0.0
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def rate(self) -> float:
-        """Pictures per second."""
-        return self.computed / self.wall if self.wall else 0.0
-
-
-def need_lance() -> None:
-    """Check that the libraries for datasets are installed, and limit Lance's log to errors.
-
-    It is called before modules are imported that need these libraries. **Raises**
-    `MissingLibrary`.
-    """
-    os.environ.setdefault("LANCE_LOG", "error")
-    for library in ("fsspec", "pyarrow", "lance"):
-        if find_spec(library) is None:
-            raise MissingLibrary(
-                f"{library} is not installed: `pip install fsspec pyarrow pylance`."
-            )
-
 
 SPEED, ROWS_PANEL = "Speed", "The rows of the dataset"
 

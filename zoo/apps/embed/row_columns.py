@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
-from zoo.apps.embed.embed_call import VECTOR, Dtype, Extra
 from zoo.apps.embed.network import FoundNetwork
+from zoo.apps.embed.requests import VECTOR, Dtype, Extra
 from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.read import entry_of_manifest
 from zoo.common.errors import BadRequest

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from weights.parameters import parameter
 from zoo.apps.embed.dataset import LANCE_ERRORS, lance_reason, quoted, reading
 from zoo.apps.embed.description import KEY, Description, StatedNetwork, read_description
-from zoo.apps.embed.embed_call import VECTOR
+from zoo.apps.embed.requests import VECTOR
 from zoo.common.errors import BadFile, BadRequest
 from zoo.images.pixel_values import Float32
 
