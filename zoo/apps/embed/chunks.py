@@ -19,7 +19,7 @@ from lance import LanceDataset
 from lance.fragment import write_fragments
 
 from weights.errors import WeightsError
-from zoo.apps.embed.dataset import ChunkResult, quoted, writing
+from zoo.apps.embed.dataset import ChunkResult, lance_writing, quoted
 from zoo.apps.embed.description import Description, StatedSource
 from zoo.apps.embed.items import Chunk, Item, chunk_items
 from zoo.apps.embed.network import Runner
@@ -143,7 +143,7 @@ class ChunkWorker:
         """Write tables as fragments, add these to the result, and empty the list of tables."""
         table = pa.concat_tables(tables) if tables else ()
         if len(table):
-            with writing(self.out):
+            with lance_writing(self.out):
                 result.fragments += write_fragments(table, str(self.out))
         tables.clear()
 
@@ -170,7 +170,7 @@ class ChunkWorker:
         if vectors:
             ids = pa.array([values["_rowid"] for values in vectors], pa.uint64())
             update = self.columns.to_table(vectors, [column]).append_column("_rowid", ids)
-            with writing(self.out), timed(result.seconds, "write"):
+            with lance_writing(self.out), timed(result.seconds, "write"):
                 metadata, result.fields = fragment.update_columns(update)
             result.updated = [metadata]
         return result

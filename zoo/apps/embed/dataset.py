@@ -85,7 +85,7 @@ def lance_reason(error: BaseException) -> str:
 
 
 @contextmanager
-def reading(path: Path) -> Generator[None]:
+def lance_reading(path: Path) -> Generator[None]:
     """Raise `BadFile` in place of an error of Lance in a block that reads a dataset."""
     try:
         yield
@@ -96,7 +96,7 @@ def reading(path: Path) -> Generator[None]:
 
 
 @contextmanager
-def writing(path: Path) -> Generator[None]:
+def lance_writing(path: Path) -> Generator[None]:
     """Raise `BadOutput` in place of an error of Lance in a block that writes a dataset."""
     try:
         yield
@@ -121,7 +121,7 @@ class Dataset:
         """Commit a dataset without rows, as a new version of the one that may be at the path."""
         metadata = {METADATA_KEY: description.model_dump_json().encode()}
         empty = LanceOperation.Overwrite(schema.with_metadata(metadata), [])
-        with writing(path):
+        with lance_writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             return cls(path, LanceDataset.commit(str(path), empty), description)
 
@@ -135,7 +135,7 @@ class Dataset:
             if os.path.lexists(path) and (not path.is_dir() or {*os.listdir(path)} - FOLDERS):
                 raise BadOutput(f"{path} is no dataset: choose another place.")
             return None
-        with reading(path):
+        with lance_reading(path):
             table = lance.dataset(str(path))
         return cls(path, table, read_description(path, table.schema.metadata))
 
@@ -157,7 +157,7 @@ class Dataset:
         replaced = [identity for result in results for identity in result.replaced]
         updated = [fragment for result in results for fragment in result.updated]
         operation: Any
-        with writing(self.path):
+        with lance_writing(self.path):
             if updated:
                 fields = [*{number for result in results for number in result.fields}]
                 operation = LanceOperation.Update(updated_fragments=updated, fields_modified=fields)
@@ -182,12 +182,12 @@ class Dataset:
 
     def delete(self, condition: str) -> None:
         """Delete the rows for which an SQL condition is true."""
-        with writing(self.path):
+        with lance_writing(self.path):
             self.table.delete(condition)
 
     def describe(self, description: Description, vectors: pa.Field) -> None:
         """Store another description, and add the column of its vectors, with nulls, if missing."""
-        with writing(self.path):
+        with lance_writing(self.path):
             if vectors.name not in self.table.schema.names:
                 self.table.add_columns(pa.schema([vectors]))
             if description != self.description:
@@ -197,14 +197,14 @@ class Dataset:
 
     def clean(self) -> None:
         """Remove fragments that were never committed, and old versions except tagged ones."""
-        with writing(self.path):
+        with lance_writing(self.path):
             self.table.cleanup_old_versions(
                 timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
             )
 
     def count(self, condition: str) -> int:
         """Return the number of rows for which an SQL condition is true."""
-        with reading(self.path):
+        with lance_reading(self.path):
             return int(self.table.count_rows(condition))
 
 

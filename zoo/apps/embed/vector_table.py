@@ -18,7 +18,7 @@ from lance import LanceDataset
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
-from zoo.apps.embed.dataset import LANCE_ERRORS, lance_reason, quoted, reading
+from zoo.apps.embed.dataset import LANCE_ERRORS, lance_reading, lance_reason, quoted
 from zoo.apps.embed.description import KEY, Description, StatedNetwork, read_description
 from zoo.apps.embed.requests import VECTOR
 from zoo.common.errors import BadFile, BadRequest
@@ -95,7 +95,7 @@ class VectorTable:
 
     def vectors(self, rows: Sequence[int] | Rows) -> Float32:
         """Return the vectors `[n, dim]` of rows, scaled to length 1. **Raises** `BadFile`."""
-        with reading(self.path):
+        with lance_reading(self.path):
             taken = self.table.take(list(map(int, rows)), columns=[self.column])
         return self._to_unit_vectors(taken[self.column])
 
@@ -135,7 +135,7 @@ class VectorTable:
         Columns that the dataset does not have are left out. **Raises** `BadFile`.
         """
         names = [name for name in columns if name in self.columns]
-        with reading(self.path):
+        with lance_reading(self.path):
             records: list[dict[str, Any]] = self.table.take(
                 list(map(int, rows)), columns=names
             ).to_pylist()
@@ -147,7 +147,7 @@ class VectorTable:
         **Raises** `BadRequest` if there is none.
         """
         condition = f"{KEY} = {quoted(key)} and {self.column} is not null"
-        with reading(self.path):
+        with lance_reading(self.path):
             found = self.table.to_table(columns=[OFFSET], filter=condition, limit=1)
         if not len(found):
             raise BadRequest(f"{self.path} has no row with the key {key!r}: name one that it has.")
@@ -166,7 +166,7 @@ class VectorTable:
         condition if there is one. **Raises** `BadRequest` then, and `BadFile` for None.
         """
         if condition is None:
-            with reading(self.path):
+            with lance_reading(self.path):
                 yield
             return
         try:
@@ -198,7 +198,7 @@ def open_vectors(path: Path, column: str = VECTOR) -> VectorTable:
     """
     if not path.is_dir():
         raise BadFile(f"{path} is no dataset of `zoo embed`: make one with `zoo embed … --out`.")
-    with reading(path):
+    with lance_reading(path):
         table = lance.dataset(str(path))
     description = read_description(path, table.schema.metadata)
     networks = {network.column: network for network in description.networks}
