@@ -276,7 +276,7 @@ def test_a_text_is_searched_among_pictures(zoo):
         text = model.text_model(torch.tensor(ids["input_ids"])).pooler_output
         images = model.vision_model(**pixels).pooler_output
     wanted = cosines(text.numpy(), images.numpy())[0]
-    assert [each["row"] for each in found] == np.argsort(-wanted).tolist()
+    assert [each["key"] for each in found] == [f"{turn}.png" for turn in np.argsort(-wanted)]
     np.testing.assert_allclose(
         [each["cosine"] for each in found], np.sort(wanted)[::-1], rtol=0, atol=1e-5
     )
