@@ -47,8 +47,8 @@ from PIL import Image
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 import zoo
-from zoo.apps.embed.embed_request import EmbedResult
 from zoo.apps.embed.network import Runner, find_network, lane_session
+from zoo.apps.embed.requests import EmbedResult
 from zoo.architectures.inputs import Feeds
 from zoo.cli.app import app
 from zoo.cli.console import run_command
@@ -317,7 +317,7 @@ class EmbedParts:
     def _values(self, path: Path) -> Feeds:
         data = path.read_bytes()
         hashlib.sha256(data).hexdigest()
-        return self.network.values(read_picture(data, path.name, self.network.least))
+        return self.network.make_feeds(read_picture(data, path.name, self.network.smallest_sides))
 
     def _run(self, values: Feeds) -> Any:
         return self.runner.run([values], ["pooler_output"])

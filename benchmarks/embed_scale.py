@@ -16,13 +16,14 @@ import math
 import random
 import time
 from collections import Counter
+from functools import partial
 
 import dask
 from distributed import Scheduler, Worker, get_worker
 
 from zoo.apps.embed.dataset import ChunkResult
-from zoo.apps.embed.embed_request import SHARD
-from zoo.apps.embed.workers import AHEAD, Workers, dask_submit, run_chunks
+from zoo.apps.embed.requests import SHARD
+from zoo.apps.embed.workers import run_on_cluster
 
 SLOW, DYING, LATE = 0.1, 0.1, 0.2
 """Shares of the workers that take four times as long, that die, and that join late."""
@@ -71,11 +72,9 @@ def embed(
 ) -> None:
     """Distribute the stubs as `zoo embed --scheduler` distributes chunks, and print the times."""
     results = list[ChunkResult]()
-    with dask_submit(address) as (submit, on_lost):
-        began = time.perf_counter()
-        workers = Workers(lambda index: submit(run_stub, index, seconds), AHEAD, on_lost)
-        run_chunks(iter(range(options.shards)), workers, results.extend)
-        wall = time.perf_counter() - began
+    began, function = time.perf_counter(), partial(run_stub, seconds=seconds)
+    run_on_cluster(address, function, iter(range(options.shards)), results.extend)
+    wall = time.perf_counter() - began
     assert sorted(result.counts["pictures"] for result in results) == [*range(options.shards)]
     perfect, hours = (
         shortest_time(options.shards * seconds, began, lives),

@@ -2,11 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.apps.embed.search_request import ASKED, DATASET, SearchRequest
+from zoo.apps.embed.requests import DATASET, QUERY_PANEL, SearchRequest, need_lance
 from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, command_progress, print_picture
 from zoo.common.errors import BadRequest
@@ -14,12 +13,11 @@ from zoo.common.options import FILE_OUT, FORCE, Option, flag
 from zoo.common.terminal import print_stderr
 
 if TYPE_CHECKING:
-    from zoo.apps.embed.contact_sheet import SheetCell
-    from zoo.apps.embed.near_duplicates import DuplicateGroup
+    from zoo.apps.embed.contact_sheet import Cells
     from zoo.apps.embed.vector_table import VectorTable
 
-ABOVE = Option("COSINE", "With --duplicates: the least cosine of two duplicates.", ASKED)
-DUPLICATES = flag("Find groups of rows that are nearly equal.", ASKED)
+ABOVE = Option("COSINE", "With --duplicates: the least cosine of two duplicates.", QUERY_PANEL)
+DUPLICATES = flag("Find groups of rows that are nearly equal.", QUERY_PANEL)
 INDEX = flag("Add an index to the dataset, which speeds up searches of more than 100,000 rows.")
 PICTURES = Option(
     "FOLDER",
@@ -46,66 +44,56 @@ def search_command(
     100,000 rows, all rows are compared. A larger dataset is searched with its index, which may not
     find all of the nearest rows. `--index` builds the index and prints the share that it finds.
     """
-    targets: dict[str, object] = {
-        "IMAGE": request.picture,
-        "--text": request.text,
-        "--key": request.key,
-    }
-    targets |= {"--duplicates": duplicates or None, "--index": index or None}
-    given_targets = [name for name, value in targets.items() if value is not None]
-    if len(given_targets) != 1:
+    queries = {"IMAGE": request.picture, "--text": request.text, "--key": request.key}
+    names = [name for name, query in queries.items() if query is not None]
+    names += ["--duplicates"] * duplicates + ["--index"] * index
+    if len(names) != 1:
         raise BadRequest(
-            f"got {' and '.join(given_targets) or 'nothing'} to search for: give exactly one of "
+            f"got {' and '.join(names) or 'nothing'} to search for: give exactly one of "
             "IMAGE, --text, --key, --duplicates and --index."
         )
-    from zoo.apps.embed.index import build_index
+    need_lance()
     from zoo.apps.embed.vector_table import open_vectors
 
     table = open_vectors(dataset, request.vector)
     if index:
-        from zoo.cli.tables.found_table import index_blocks
-
-        with command_progress() as progress:
-            index_facts = build_index(table, progress)
-        return CommandResult(index_facts, index_blocks).show(json)
-    sheet_options = _SheetOptions(table, pictures, out, force, json)
-    sheet_options.check()
+        return _build_index(table).show(json)
+    _check_sheet(table, pictures, out, force)
     if duplicates:
-        return _search_duplicates(sheet_options, above, request.where, request.count)
-    return _search_rows(sheet_options, request)
+        result, groups = _find_duplicates(table, request, above)
+    else:
+        result, groups = _find_rows(table, request)
+    _show_sheet(table, groups, pictures, out, json)
+    return result.show(json)
 
 
-def _search_rows(sheet_options: "_SheetOptions", request: SearchRequest) -> int:
-    """Search for the rows of a dataset that the request asks for, and print them.
+def _build_index(table: "VectorTable") -> CommandResult[Any]:
+    """Build the index of a dataset, and return its facts."""
+    from zoo.apps.embed.index import build_index
+    from zoo.cli.tables.found_table import index_blocks
 
-    A contact sheet of them is drawn if that is requested. Return the exit code.
-    """
-    from zoo.apps.embed.contact_sheet import SheetCell
-    from zoo.apps.embed.search import search_table, told_index
+    with command_progress() as progress:
+        return CommandResult(build_index(table, progress), index_blocks)
+
+
+def _find_rows(
+    table: "VectorTable", request: SearchRequest
+) -> tuple[CommandResult[Any], "Sequence[Cells]"]:
+    """Search for similar rows. Return them, and the cells of a contact sheet."""
+    from zoo.apps.embed.search import describe_index_use, search_table
     from zoo.cli.tables.found_table import found_blocks
 
-    results = search_table(sheet_options.table, request)
-    if remark := told_index(sheet_options.table):
+    found = search_table(table, request)
+    if remark := describe_index_use(table):
         print_stderr(remark)
-    sheet_options.draw([[SheetCell(match.row, match.cosine) for match in results]])
-    result = CommandResult(results, found_blocks, lambda rows: [row._asdict() for row in rows])
-    return result.show(sheet_options.json)
+    cells = [(match.row, match.cosine) for match in found]
+    return CommandResult(found, found_blocks, lambda rows: [row._asdict() for row in rows]), [cells]
 
 
-def _search_duplicates(
-    sheet_options: "_SheetOptions", above: float, where: str | None, count: int | None
-) -> int:
-    """Find groups of nearly equal rows, and print them. Return the exit code.
-
-    A contact sheet of them is drawn if that is requested.
-
-    **Arguments**
-
-    - `above`: the least cosine of two duplicates.
-    - `where`: a condition that rows must fulfil, in SQL, or None.
-    - `count`: the largest number of groups to print, or None for all.
-    """
-    from zoo.apps.embed.contact_sheet import SheetCell
+def _find_duplicates(
+    table: "VectorTable", request: SearchRequest, above: float
+) -> tuple[CommandResult[Any], "Sequence[Cells]"]:
+    """Find groups of duplicates. Return them, and the cells of a contact sheet."""
     from zoo.apps.embed.near_duplicates import find_duplicates
     from zoo.cli.tables.found_table import group_blocks
 
@@ -113,73 +101,61 @@ def _search_duplicates(
         raise BadRequest(
             f"--above {above} is no cosine above 0 and at most 1: write 0.95, for example."
         )
-    if count is not None and count < 1:
-        raise BadRequest(f"--count {count} is no number of groups: write 1 or more.")
+    if request.count is not None and request.count < 1:
+        raise BadRequest(f"--count {request.count} is no number of groups: write 1 or more.")
     with command_progress() as progress:
-        groups = find_duplicates(sheet_options.table, above, where, progress)
-    listed_groups = groups[:count]
-    sheet_options.draw([list(map(SheetCell, group.rows, group.cosines)) for group in listed_groups])
-    records = [_group_record(sheet_options.table, group) for group in listed_groups]
-    return CommandResult(records, lambda records: group_blocks(records, len(groups))).show(
-        sheet_options.json
-    )
+        groups = find_duplicates(table, above, request.where, progress)
+    listed = groups[: request.count]
+    cells = [tuple(zip(group.rows, group.cosines, strict=True)) for group in listed]
+    records = [_group_record(table, group) for group in cells]
+    return CommandResult(records, lambda records: group_blocks(records, len(groups))), cells
 
 
-def _group_record(
-    table: "VectorTable", group: "DuplicateGroup"
-) -> dict[str, list[dict[str, object]]]:
-    """Return a group of duplicates as `--json` prints it, with the key of each row."""
-    keys = (row["key"] for row in table.take(group.rows, ("key",)))
-    members = zip(group.rows, keys, group.cosines, strict=True)
-    return {"rows": [{"key": key, "cosine": cosine, "row": row} for row, key, cosine in members]}
+def _group_record(table: "VectorTable", group: "Cells") -> dict[str, list[dict[str, object]]]:
+    """Return a group of duplicates for JSON, with the keys of its rows."""
+    keys = table.take([row for row, _ in group], ("key",))
+    return {
+        "rows": [
+            record | {"cosine": cosine, "row": row}
+            for record, (row, cosine) in zip(keys, group, strict=True)
+        ]
+    }
 
 
-@dataclass(frozen=True)
-class _SheetOptions:
-    """The options of a contact sheet: a picture with thumbnails of the rows that were found.
+def _check_sheet(
+    table: "VectorTable", pictures: Path | None, out: Path | None, force: bool
+) -> None:
+    """Check that a contact sheet can be drawn and written, if one was requested.
 
-    - `table`: the dataset.
-    - `pictures`: the folder of the dataset's pictures, or None for the thumbnails in the dataset.
-    - `out`: the file to write, or None.
-    - `force`: whether an existing file may be replaced.
-    - `json`: whether the result is printed as JSON, so that no picture is shown in the terminal.
+    **Raises** a `ZooError`.
     """
+    from zoo.apps.embed.contact_sheet import check_pictures
+    from zoo.apps.show.save import check_picture_path
 
-    table: "VectorTable"
-    pictures: Path | None
-    out: Path | None
-    force: bool
-    json: bool
+    if out is not None:
+        check_picture_path("--out", out, replace=force)
+    if out is not None or pictures is not None:
+        check_pictures(table, pictures)
 
-    def check(self) -> None:
-        """Check that a contact sheet can be drawn and written, if the user requested one.
 
-        **Raises** a `ZooError`.
-        """
-        from zoo.apps.embed.contact_sheet import check_pictures
-        from zoo.apps.show.save import check_picture_path
+def _show_sheet(
+    table: "VectorTable",
+    groups: "Sequence[Cells]",
+    pictures: Path | None,
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Write a contact sheet if `out` is given, and show it if stdout is a terminal."""
+    from zoo.apps.embed.contact_sheet import contact_sheet
+    from zoo.apps.show.save import save_picture
+    from zoo.common.progress import is_terminal
 
-        if self.out is not None:
-            check_picture_path("--out", self.out, replace=self.force)
-        if self.out is not None or self.pictures is not None:
-            check_pictures(self.table, self.pictures)
-
-    def draw(self, rows: "Sequence[Sequence[SheetCell]]") -> None:
-        """Draw a contact sheet, write it to `out` if that is set, and show it in a terminal.
-
-        Each of `rows` becomes a row of the sheet. Nothing is done if there are no cells, or if the
-        sheet would be neither written nor shown.
-        """
-        from zoo.apps.embed.contact_sheet import contact_sheet
-        from zoo.apps.show.save import save_picture
-        from zoo.common.progress import is_terminal
-
-        has_pictures = self.pictures is not None or "thumbnail" in self.table.columns
-        on_screen = has_pictures and not self.json and is_terminal(sys.stdout)
-        if not any(rows) or not (on_screen or self.out is not None):
-            return
-        sheet = contact_sheet(self.table, rows, self.pictures)
-        if self.out is not None:
-            save_picture(sheet, self.out)
-        if on_screen:
-            print_picture(sheet)
+    has_pictures = pictures is not None or "thumbnail" in table.columns
+    on_screen = has_pictures and not json and is_terminal(sys.stdout)
+    if not any(groups) or not (on_screen or out is not None):
+        return
+    sheet = contact_sheet(table, groups, pictures)
+    if out is not None:
+        save_picture(sheet, out)
+    if on_screen:
+        print_picture(sheet)

@@ -8,8 +8,7 @@ from typer.main import get_command
 
 from zoo import embed, search, to_onnx
 from zoo.apps.bench.bench_options import BenchOptions
-from zoo.apps.embed.embed_request import EmbedRequest
-from zoo.apps.embed.search_request import SearchRequest
+from zoo.apps.embed.requests import EmbedRequest, SearchRequest
 from zoo.architectures.kinds import TOWER_NAMES
 from zoo.artifacts.choices import TOWERS
 from zoo.checkpoints.source import WeightsOptions
@@ -53,7 +52,7 @@ def test_a_command_has_the_options_of_what_it_calls(name, makers):
 @pytest.mark.parametrize(
     ("function", "request_class", "elsewhere"),
     [
-        (embed, EmbedRequest, {"force", "offline", "threads", "scheduler"}),
+        (embed, EmbedRequest, set()),
         (search, SearchRequest, {"dataset"}),
     ],
 )

@@ -240,7 +240,7 @@ def test_vectors_and_arrays_of_pictures(model, tmp_path):
     network = find_network(str(file), "fp32")
     reads = [*map(reduced_picture, PICTURES.values())]
     runner = Runner(network, lane_session(network.path), 1)
-    outputs = runner.run([network.values(read) for read in reads], ["pooler_output"])
+    outputs = runner.run([network.make_feeds(read) for read in reads], ["pooler_output"])
     for row, image in zip(outputs["pooler_output"], PICTURES.values(), strict=True):
         np.testing.assert_allclose(row, in_jax(model, image).pooler_output[0], atol=1e-5)
     arrays = zoo.preprocess(model, [*PICTURES.values()])

@@ -1,147 +1,100 @@
-"""Work on a chunk: read, decode, resize, run the network, and write fragments."""
+"""Work on a chunk: read and decode pictures, run the network, and write fragments."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset
+from lance.fragment import write_fragments
 
 from weights.errors import WeightsError
 from zoo.apps.embed.dataset import ChunkResult, lance_writing, quoted
-from zoo.apps.embed.description import StatedSource
-from zoo.apps.embed.embed_request import EmbedRequest
+from zoo.apps.embed.description import Description, StatedSource
 from zoo.apps.embed.items import Chunk, Item, chunk_items
 from zoo.apps.embed.network import Runner
-from zoo.apps.embed.row_columns import RowColumns, thumbnail
+from zoo.apps.embed.requests import VECTOR
+from zoo.apps.embed.row_columns import RowColumns, make_thumbnail
 from zoo.apps.embed.sources import picture_key
 from zoo.architectures.inputs import Feeds
 from zoo.common.errors import BadRequest, ZooError, first_line
 from zoo.images.pictures import read_picture
 
-if TYPE_CHECKING:
-    from lance import LanceDataset
-
-ROWS = 256
-"""Rows that are converted to Arrow's format together."""
+ROWS = 256  # the number of rows that are converted to Arrow's format together
 
 FRAGMENT_BYTES = 64 << 20
-"""Bytes of rows in memory at which a fragment is written before its chunk ends."""
+"""The number of bytes of rows in memory at which a fragment is written before its chunk ends."""
 
 PIECE_SECONDS, LARGEST_PIECE = 0.02, 16
-"""Time that a thread works on a piece of a chunk, and most batches of a piece. With one picture
-a piece, a small network spends more time on handing over Python's lock than on computing."""
+"""The time that a thread should work on a piece of a chunk, and the largest number of batches in a
+piece. With one picture in a piece, threads of a small network mostly wait for Python's lock."""
 
 PIECE_BYTES = 64 << 20
-"""Bytes of pictures that a thread holds at most, apart from the last of them."""
+"""The number of bytes of decoded pictures at which the network runs before its piece ends."""
 
 FREE_BATCHES = 4
-"""Batches of a piece, at least, if a network takes several shapes: a batch has one shape."""
+"""The least number of batches in a piece if a network takes several shapes. A batch has one."""
 
-Row = dict[str, Any]
+Row = dict[str, Any]  # values by column
 
 Task = Chunk | int
-"""A chunk of pictures, or the number of a fragment that gets the vectors of another model."""
+"""A chunk of pictures, or the id of a fragment whose rows get the vectors of an appended model."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that determines the rows of a picture. `model` and `digest` are of the network."""
+@dataclass
+class PendingRow:
+    """The values of a row by column, some of which may not be computed yet.
 
-    model: str
-    digest: str
-    request: EmbedRequest
-    sources: tuple[StatedSource, ...]
-    column: str
+    - `feeds`: the arrays for the network; None if the picture cannot be read or is unchanged.
+    - `offset`: the offset of the row that has the same bytes, which is copied. None for others.
+    """
 
+    values: Row
+    feeds: Feeds | None = None
+    offset: int | None = None
 
-@dataclass(frozen=True)
-class PictureOutcome:
-    """Row of a picture. `same` is the offset of its earlier row if its bytes have not changed, and
-    `values` are for the network, as long as the row has no outputs of it."""
-
-    row: Row
-    values: Feeds | None = None
-    same: int | None = None
-
-
-class Clock:
-    """Processor seconds of threads by stage."""
-
-    def __init__(self) -> None:
-        self.seconds = defaultdict[str, float](float)
-
-    def count(self, stage: str, began: float) -> None:
-        """Count the time of this thread since it was `began`."""
-        self.seconds[stage] += time.thread_time() - began
-
-
-@dataclass(frozen=True)
-class EarlierRows:
-    """Rows of a chunk's pictures in the dataset, by key, without their vectors."""
-
-    table: LanceDataset | None = None
-    rows: dict[str, Row] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, recipe: Recipe, chunk: Chunk) -> EarlierRows:
-        """Return the rows of a chunk."""
-        import lance
-
-        if not chunk.has_rows:
-            return cls()
-        table = lance.dataset(str(recipe.request.out))
-        condition = f"source = {quoted(chunk.source.path)}"
-        if not chunk.source.is_archive:
-            keys = (quoted(picture_key(chunk.source, name)) for name, _ in chunk.names)
-            condition += f" and key in ({', '.join(keys)})"
-        columns = ["key", "sha256", "error", "_rowoffset"]
-        rows = table.to_table(columns=columns, filter=condition).to_pylist()
-        return cls(table, {row["key"]: row for row in rows})
-
-    def complete(self, outcomes: Sequence[PictureOutcome], columns: Sequence[str]) -> list[Row]:
-        """Return the rows to write for some pictures of the chunk.
-
-        A picture that was embedded, or that cannot be read, gets the row in its outcome. A picture
-        whose bytes have not changed gets a copy of its row in the dataset, in which the columns
-        that its outcome states replace the earlier ones, such as the stamp. These copies are at the
-        end.
-
-        **Arguments:**
-
-        - `outcomes`: the outcomes of the pictures.
-        - `columns`: the columns of the dataset that are copied.
-        """
-        same = [outcome for outcome in outcomes if outcome.same is not None]
-        rows = [outcome.row for outcome in outcomes if outcome.same is None]
-        if same and self.table is not None:
-            offsets = [outcome.same for outcome in same]
-            copies = self.table.take(offsets, columns=list(columns)).to_pylist()
-            rows += [copy | outcome.row for copy, outcome in zip(copies, same, strict=True)]
-        return rows
+    @property
+    def feed_bytes(self) -> int:
+        """The number of bytes of the arrays for the network."""
+        return sum(array.nbytes for array in (self.feeds or {}).values())
 
 
 class ChunkWorker:
-    """Embeds chunks with threads that are shared between the chunks in flight."""
+    """Worker that embeds chunks, with threads that all chunks in progress share.
+
+    There are two threads for each lane of the network: while some read and decode pictures, others
+    run the network. `report` is called with a number of pictures that are done, and the number of
+    those that were not only copied.
+
+    **Arguments:** `column` is the column of the dataset at `out` that gets the vectors.
+    """
 
     def __init__(
-        self, recipe: Recipe, runner: Runner, report: Callable[[int, int], None] | None = None
+        self,
+        out: Path,
+        description: Description,
+        column: str,
+        runner: Runner,
+        report: Callable[[int, int], None],
     ):
-        self.recipe, self.request, self.runner = recipe, recipe.request, runner
-        self.report = report or (lambda pictures, computed: None)
-        self.columns = RowColumns(
-            runner.found, recipe.request.dtype, recipe.request.extra, recipe.column
-        )
-        self.stopped = False
-        self.least = FREE_BATCHES if runner.found.is_free else 1
-        self.piece = self.request.batch * self.least
-        # While some threads wait for a file or for the network, others decode.
-        self.ahead = 2 * runner.lanes + 2
+        self.out, self.sources, self.runner, self.report = out, description.sources, runner, report
+        network, self.stopped = runner.network, False
+        extra = description.extra if column == VECTOR else ()
+        self.columns = RowColumns(network, description.dtype, extra, column)
+        self.smallest_sides = network.smallest_sides if description.draft else None
+        self.batch = description.batch
+        self.least_piece = self.batch * (FREE_BATCHES if network.size is None else 1)
+        self.piece_size = self.least_piece
         self.pool = ThreadPoolExecutor(2 * runner.lanes)
 
     def stop(self) -> None:
@@ -150,85 +103,93 @@ class ChunkWorker:
         self.pool.shutdown(cancel_futures=True)
 
     def run(self, task: Task) -> ChunkResult:
-        """Embed a chunk, or append a model's vectors to a fragment."""
-        return self.append(task) if isinstance(task, int) else self.embed(task)
+        """Write the fragments of a chunk, or the vectors of a fragment. Nothing is committed.
 
-    def embed(self, chunk: Chunk) -> ChunkResult:
-        """Write the fragments of a chunk, which are not committed yet.
-
-        **Raises** a `ZooError` if they cannot be written.
+        **Raises** a `ZooError`.
         """
-        import pyarrow as pa
-        from lance.fragment import write_fragments
+        return self._append_vectors(task) if isinstance(task, int) else self._embed_chunk(task)
 
-        earlier = EarlierRows.read(self.recipe, chunk)
-        clock, batches = Clock(), list[pa.RecordBatch]()
-        result = ChunkResult(seconds=clock.seconds)
-        source, outcomes = chunk.source.path, self._outcomes(chunk_items(chunk), earlier, clock)
-        while True:
-            pieces = list(islice(outcomes, ROWS))
-            began = time.thread_time()
-            if pieces:
-                for outcome in pieces:
-                    _count(result, outcome, earlier.rows.get(outcome.row["key"]), source)
-                rows = earlier.complete(pieces, self.columns.names)
-                batches.append(self.columns.table([row | {"source": source} for row in rows]))
-            is_large = sum(batch.nbytes for batch in batches) > FRAGMENT_BYTES
-            if batches and (is_large or not pieces):
-                table = pa.Table.from_batches(batches)
-                with lance_writing(self.request.out):
-                    result.fragments += write_fragments(table, str(self.request.out))
-                batches.clear()
-            clock.count("write", began)
-            if not pieces:
-                return result
+    def _embed_chunk(self, chunk: Chunk) -> ChunkResult:
+        result, tables = ChunkResult(), list[pa.Table]()
+        table = lance.dataset(str(self.out)) if chunk.has_rows else None
+        earlier = {} if table is None else _read_earlier(table, chunk)
+        rows = self._run_pieces(chunk_items(chunk), earlier, result.seconds)
+        while part := list(islice(rows, ROWS)):
+            for row in part:
+                row.values["source"] = chunk.source.path
+                _count(row, earlier.get(row.values["key"]), result)
+            with timed(result.seconds, "write"):
+                tables += self._to_tables(part, table)
+                if sum(rows.nbytes for rows in tables) > FRAGMENT_BYTES:
+                    self._write(tables, result)
+        with timed(result.seconds, "write"):
+            self._write(tables, result)
+        return result
 
-    def append(self, number: int) -> ChunkResult:
-        """Write vectors of another model for those rows of one fragment that have none.
+    def _to_tables(
+        self, rows: Sequence[PendingRow], table: LanceDataset | None
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of pictures, and the copies of rows of `table` with their new stamps."""
+        yield self.columns.to_table([row.values for row in rows if row.offset is None])
+        same = [row for row in rows if row.offset is not None]
+        if same and table is not None:
+            names = list(self.columns.names)
+            copies = table.take([row.offset for row in same], columns=names).select(names)
+            stamps = pa.array([row.values["stamp"] for row in same], pa.string())
+            copies = copies.set_column(names.index("stamp"), "stamp", stamps)
+            yield copies.cast(self.columns.schema())
 
-        A picture whose bytes are not those of its row gets none. **Raises** a `ZooError`.
+    def _write(self, tables: list[pa.Table], result: ChunkResult) -> None:
+        """Write tables as fragments, add these to the result, and empty the list of tables."""
+        table = pa.concat_tables(tables) if tables else ()
+        if len(table):
+            with lance_writing(self.out):
+                result.fragments += write_fragments(table, str(self.out))
+        tables.clear()
+
+    def _append_vectors(self, fragment_id: int) -> ChunkResult:
+        """Write vectors for the rows of a fragment that have none in the column of the job.
+
+        Rows with an error, and rows whose pictures now have other bytes, get none.
         """
-        import lance
-        import pyarrow as pa
-
-        clock, column = Clock(), self.columns.column
-        fragments = lance.dataset(str(self.request.out)).get_fragments()
-        (fragment,) = (each for each in fragments if each.fragment_id == number)
-        rows = fragment.scanner(
+        column, result, vectors = self.columns.column, ChunkResult(), list[Row]()
+        fragment = lance.dataset(str(self.out)).get_fragment(fragment_id)
+        assert fragment is not None
+        incomplete = fragment.scanner(
             columns=["key", "source", "stamp", "sha256"],
             filter=f"error is null and {column} is null",
             with_row_id=True,
         ).to_table()
-        numbers, vectors = list[int](), list[Any]()
-        for chunk, by_key in _chunks_of_rows(self.recipe.sources, rows.to_pylist()):
+        for chunk, by_key in _chunks_of_rows(self.sources, incomplete.to_pylist()):
             items = (item for item in chunk_items(chunk) if item.key in by_key)
-            for outcome in self._outcomes(items, EarlierRows(), clock):
-                row = by_key[outcome.row["key"]]
-                if outcome.row.get("sha256") == row["sha256"]:
-                    numbers.append(row["_rowid"])
-                    vectors.append(outcome.row[column])
-        if not vectors:
-            return ChunkResult(seconds=clock.seconds)
-        arrays = [pa.array(numbers, pa.uint64()), self.columns.array(vectors, column)]
-        began = time.thread_time()
-        with lance_writing(self.request.out):
-            update = pa.table(arrays, names=["_rowid", column])
-            metadata, fields = fragment.update_columns(update)
-        clock.count("write", began)
-        counts = Counter(pictures=len(rows), computed=len(vectors))
-        return ChunkResult([], [], [metadata], fields, counts, clock.seconds)
+            for row in self._run_pieces(items, {}, result.seconds):
+                stored = by_key[row.values["key"]]
+                if row.values.get("sha256") == stored["sha256"]:
+                    vectors.append(row.values | stored)
+        result.counts = Counter(pictures=len(incomplete), computed=len(vectors))
+        if vectors:
+            ids = pa.array([values["_rowid"] for values in vectors], pa.uint64())
+            update = self.columns.to_table(vectors, [column]).append_column("_rowid", ids)
+            with lance_writing(self.out), timed(result.seconds, "write"):
+                metadata, result.fields = fragment.update_columns(update)
+            result.updated = [metadata]
+        return result
 
-    def _outcomes(
-        self, items: Iterator[Item], earlier: EarlierRows, clock: Clock
-    ) -> Iterator[PictureOutcome]:
-        """Yield what becomes of the pictures, in their order."""
-        pending = deque[Future[list[PictureOutcome]]]()
+    def _run_pieces(
+        self, items: Iterator[Item], earlier: dict[str, Row], seconds: dict[str, float]
+    ) -> Iterator[PendingRow]:
+        """Yield the finished row of each picture. Further pieces are in progress in the pool.
+
+        **Arguments:** `earlier` are rows of the dataset by key; a picture with the bytes of its
+        row is not embedded. Processor time is added to `seconds`.
+        """
+        pending = deque[Future[list[PendingRow]]]()
         try:
-            while piece := list(islice(items, self.piece)):
+            while piece := list(islice(items, self.piece_size)):
                 if self.stopped:
                     raise CancelledError
-                pending.append(self.pool.submit(self._embed_piece, piece, earlier, clock))
-                if len(pending) > self.ahead:
+                pending.append(self.pool.submit(self._run_piece, piece, earlier, seconds))
+                if len(pending) > 2 * self.runner.lanes + 2:
                     yield from pending.popleft().result()
             while pending:
                 yield from pending.popleft().result()
@@ -236,75 +197,111 @@ class ChunkWorker:
             for future in pending:
                 future.cancel()
 
-    def _embed_piece(
-        self, piece: Sequence[Item], earlier: EarlierRows, clock: Clock
-    ) -> list[PictureOutcome]:
-        """Embed some pictures, and set the size of later pieces by the time that it takes."""
-        began, outcomes, size = time.perf_counter(), list[PictureOutcome](), 0
-        prepared = list[PictureOutcome]()
+    def _run_piece(
+        self, piece: Sequence[Item], earlier: dict[str, Row], seconds: dict[str, float]
+    ) -> list[PendingRow]:
+        """Embed some pictures, and adapt the size of later pieces to the time that it takes."""
+        began, finished, ready = time.perf_counter(), list[PendingRow](), list[PendingRow]()
         for item in piece:
-            at = time.thread_time()
-            outcome = _or_failure(item, partial(self._prepare, item, earlier.rows))
-            clock.count("pictures", at)
-            prepared.append(outcome)
-            size += sum(array.nbytes for array in (outcome.values or {}).values())
-            if size > PIECE_BYTES or len(outcomes) + len(prepared) == len(piece):
-                at = time.thread_time()
-                outcomes += self._run(prepared)
-                clock.count("network", at)
-                prepared, size = [], 0
-        seconds = (time.perf_counter() - began) / len(piece) * self.request.batch
-        batches = min(LARGEST_PIECE, max(self.least, int(PIECE_SECONDS / seconds)))
-        self.piece = self.request.batch * batches
-        self.report(len(piece), sum(outcome.same is None for outcome in outcomes))
-        return outcomes
+            with timed(seconds, "pictures"):
+                row = self._prepare(item, earlier.get(item.key))
+            (finished if row.feeds is None else ready).append(row)
+            # Only pictures that are fed at their own size are as large as this.
+            if sum(row.feed_bytes for row in ready) > PIECE_BYTES:
+                finished += self._run_network(ready, seconds)
+                ready = []
+        finished += self._run_network(ready, seconds)
+        batch_seconds = (time.perf_counter() - began) / len(piece) * self.batch
+        size = self.batch * min(LARGEST_PIECE, int(PIECE_SECONDS / batch_seconds))
+        self.piece_size = max(self.least_piece, size)
+        self.report(len(piece), sum(row.offset is None for row in finished))
+        return finished
 
-    def _prepare(self, item: Item, earlier: dict[str, Row]) -> PictureOutcome:
-        """Read, decode and resize a picture, unless its bytes are those of its row."""
-        data = item.read()
-        row: Row = {"key": item.key, "stamp": item.stamp}
-        row["sha256"] = hashlib.sha256(data).hexdigest()
-        before = earlier.get(item.key)
-        if before is not None and before["sha256"] == row["sha256"] and before["error"] is None:
-            return PictureOutcome(row, same=before["_rowoffset"])
-        network = self.runner.found
-        read = read_picture(data, item.key, network.least if self.request.draft else None)
-        row["height"], row["width"] = read.sides
-        if "thumbnail" in self.request.extra:
-            row["thumbnail"] = thumbnail(read, data)
-        return PictureOutcome(row, network.values(read))
+    def _prepare(self, item: Item, before: Row | None) -> PendingRow:
+        """Read, decode and resize a picture, unless its bytes are those of its row `before`."""
+        row = PendingRow({"key": item.key, "stamp": item.stamp})
+        with recorded_errors(row.values):
+            data = item.read()
+            row.values["sha256"] = hashlib.sha256(data).hexdigest()
+            if before and before["error"] is None and before["sha256"] == row.values["sha256"]:
+                row.offset = before["_rowoffset"]
+                return row
+            read = read_picture(data, item.key, self.smallest_sides)
+            row.values["height"], row.values["width"] = read.sides
+            if "thumbnail" in self.columns.extra:
+                row.values["thumbnail"] = make_thumbnail(read, data)
+            row.feeds = self.runner.network.make_feeds(read)
+        return row
 
-    def _run(self, prepared: list[PictureOutcome]) -> list[PictureOutcome]:
-        """Run the network on pictures, in batches of one shape, and complete their rows."""
-        shapes = defaultdict[tuple[tuple[int, ...], ...], list[tuple[int, Feeds]]](list)
-        for index, outcome in enumerate(prepared):
-            if (feeds := outcome.values) is not None:
-                shapes[tuple(array.shape for array in feeds.values())].append((index, feeds))
-        outcomes = list(prepared)
-        for waiting in shapes.values():
-            for start in range(0, len(waiting), self.request.batch):
-                batch = waiting[start : start + self.request.batch]
-                outputs = self.runner.run([feeds for _, feeds in batch], self.columns.outputs)
-                for position, (index, _) in enumerate(batch):
-                    outcomes[index] = self._completed(prepared[index].row, outputs, position)
-        return outcomes
-
-    def _completed(self, row: Row, outputs: Any, position: int) -> PictureOutcome:
-        return _or_failure(
-            Item(row["key"], row["stamp"], bytes),
-            lambda: PictureOutcome(self.columns.filled(row, outputs, position)),
-        )
+    def _run_network(self, rows: list[PendingRow], seconds: dict[str, float]) -> list[PendingRow]:
+        """Run the network on pictures, in batches of equal shapes, and complete their rows."""
+        names = [*dict.fromkeys(self.columns.outputs.values())]
+        groups = defaultdict[tuple[tuple[int, ...], ...], list[PendingRow]](list)
+        for row in rows:
+            groups[tuple(array.shape for array in (row.feeds or {}).values())].append(row)
+        with timed(seconds, "network"):
+            for group in groups.values():
+                for start in range(0, len(group), self.batch):
+                    batch = group[start : start + self.batch]
+                    outputs = self.runner.run([row.feeds for row in batch if row.feeds], names)
+                    for index, row in enumerate(batch):
+                        row.feeds = None
+                        with recorded_errors(row.values):
+                            row.values |= self.columns.values(outputs, index)
+        return rows
 
 
-def _count(result: ChunkResult, outcome: PictureOutcome, before: Row | None, source: str) -> None:
-    """Count a picture in the result of its chunk; `before` is its earlier row."""
-    row, counts = outcome.row, result.counts
+@contextmanager
+def timed(seconds: dict[str, float], stage: str) -> Generator[None]:
+    """Add the processor time of this thread in the block to the seconds of a stage."""
+    began = time.thread_time()
+    try:
+        yield
+    finally:
+        seconds[stage] = seconds.get(stage, 0.0) + time.thread_time() - began
+
+
+@contextmanager
+def recorded_errors(values: Row) -> Generator[None]:
+    """Replace an exception that the picture causes by the reason in its row.
+
+    The row keeps `key` and `stamp` alone. **Raises** `BadRequest` if there is not enough memory: a
+    later run may have more, so that the picture gets no row.
+    """
+    try:
+        yield
+    except (ZooError, WeightsError, OSError) as error:
+        reason = (error.strerror or first_line(error)) if isinstance(error, OSError) else str(error)
+        key, stamp = values["key"], values["stamp"]
+        values.clear()
+        values |= {"key": key, "stamp": stamp, "error": reason}
+    except MemoryError as error:
+        raise BadRequest(
+            f"there is not enough memory for {values['key']}: leave it out of the sources, or end "
+            "other programs."
+        ) from error
+
+
+def _read_earlier(table: LanceDataset, chunk: Chunk) -> dict[str, Row]:
+    """Return the rows of a chunk's pictures by key: their sha256, error and offset."""
+    condition = f"source = {quoted(chunk.source.path)}"
+    if not chunk.source.is_archive:
+        keys = (quoted(picture_key(chunk.source, name)) for name, _ in chunk.names)
+        condition += f" and key in ({', '.join(keys)})"
+    columns = ["key", "sha256", "error", "_rowoffset"]
+    rows = table.to_table(columns=columns, filter=condition).to_pylist()
+    return {row["key"]: row for row in rows}
+
+
+def _count(row: PendingRow, before: Row | None, result: ChunkResult) -> None:
+    """Count a picture in the result of its chunk. `before` is its row in the dataset, if any."""
+    values, counts = row.values, result.counts
     counts["pictures"] += 1
     if before is not None:
-        result.replaced.append((source, row["key"]))
-    if "error" in row:
-        counts["computed"] += before is None or before["error"] != row["error"]
-    elif outcome.same is None:
+        result.replaced.append((values["source"], values["key"]))
+    if "error" in values:
+        counts["computed"] += before is None or before["error"] != values["error"]
+    elif row.offset is None:
         counts["computed"] += 1
         counts["added" if before is None or before["error"] is not None else "again"] += 1
 
@@ -312,28 +309,10 @@ def _count(result: ChunkResult, outcome: PictureOutcome, before: Row | None, sou
 def _chunks_of_rows(
     sources: Sequence[StatedSource], rows: list[Row]
 ) -> Iterator[tuple[Chunk, dict[str, Row]]]:
-    """Yield the pictures of rows as chunks, source by source, with their rows by key."""
+    """Yield a chunk with the pictures of rows for each source, and these rows by key."""
     for source in sources:
         by_key = {row["key"]: row for row in rows if row["source"] == source.path}
+        stamped = ((key.removeprefix(source.prefix), row["stamp"]) for key, row in by_key.items())
+        names = ((source.path, ""),) if source.is_archive else tuple(stamped)
         if by_key:
-            stamps = ((row["key"], row["stamp"]) for row in by_key.values())
-            names = tuple((key.removeprefix(source.prefix), stamp) for key, stamp in stamps)
-            names = ((source.path, ""),) if source.is_archive else names
             yield Chunk(source, names), by_key
-
-
-def _or_failure(item: Item, make: Callable[[], PictureOutcome]) -> PictureOutcome:
-    """Return what is made of a picture, or a row with the reason why it cannot be made."""
-    try:
-        return make()
-    except (ZooError, WeightsError) as error:
-        reason = str(error)
-    except OSError as error:
-        reason = error.strerror or first_line(error)
-    except MemoryError as error:
-        # Another run may have more memory: the picture gets no row.
-        raise BadRequest(
-            f"there is not enough memory for {item.key}: leave it out of the sources, or end other "
-            "programs."
-        ) from error
-    return PictureOutcome({"key": item.key, "stamp": item.stamp, "error": reason})

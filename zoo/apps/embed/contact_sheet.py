@@ -1,77 +1,64 @@
-"""What was found as one picture: thumbnails in rows, each with its key and a number."""
+"""Contact sheet: one picture with the thumbnails of rows, their keys and cosines."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from weights.parameters import parameter
 from weights.printable import printable
-from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable
+from zoo.apps.embed.description import KEY, THUMBNAIL
+from zoo.apps.embed.vector_table import VectorTable
 from zoo.common.errors import BadRequest
 from zoo.common.fonts import font
 from zoo.images.pictures import pictures, read_picture
 from zoo.tasks.maps import INK, PAPER
 
-GAP = 8
-"""Pixels between cells."""
-
-CELL_SIDE = 160
-"""Pixels of the square that a picture is fitted into."""
+GAP = 8  # pixels between cells
+CELL_SIDE = 160  # side of the square that a picture is fitted into, in pixels
 
 TEXT_HEIGHT, LETTER_HEIGHT = 32, 12
-"""Pixels of two lines below it, and of their letters."""
+"""Height of the two lines below a picture and height of their letters, in pixels."""
 
-PER_LINE = 5
-"""Pictures beside each other."""
+PER_LINE = 5  # the largest number of pictures in a line of the sheet
+MOST_CELLS = 200  # the largest number of pictures in a sheet; further rows are left out
+ABSENT = (224, 224, 224)  # the colour of a square in place of a picture that cannot be read
 
-MOST_CELLS = 200
-"""Pictures of a sheet; what comes after them is left out."""
-
-ABSENT = (224, 224, 224)
-"""The colour of a picture that cannot be read."""
+Cells = Sequence[tuple[int, float]]
+"""Rows of a dataset by their offset, each with the number that is written below its picture."""
 
 
-@dataclass(frozen=True)
-class SheetCell:
-    """A row of a dataset, and the number that is written below its picture."""
+def contact_sheet(table: VectorTable, groups: Sequence[Cells], root: Path | None) -> Image.Image:
+    """Draw the pictures of rows. Every group begins on a new line of the sheet.
 
-    row: int
-    number: float
-
-
-def contact_sheet(
-    table: VectorTable, rows: Sequence[Sequence[SheetCell]], root: Path | None
-) -> Image.Image:
-    """Draw rows of pictures, each of which begins a new line.
-
-    **Arguments:** `root` is the folder that the keys are paths in; None for the dataset's own
-    thumbnails. **Raises** `BadRequest` where there are neither.
+    **Arguments:** `root` is the folder that the keys of the rows are relative to; None draws the
+    thumbnails in the dataset. **Raises** `BadRequest` as `check_pictures` does.
     """
     check_pictures(table, root)
-    lines, across, down = list(_lines(rows)), CELL_SIDE + GAP, CELL_SIDE + TEXT_HEIGHT + GAP
+    lines, across, down = _break_lines(groups), CELL_SIDE + GAP, CELL_SIDE + TEXT_HEIGHT + GAP
     columns = max((len(line) for line in lines), default=1)
     sheet = Image.new("RGB", (columns * across + GAP, len(lines) * down + GAP), PAPER)
     pen, letters = ImageDraw.Draw(sheet), font(LETTER_HEIGHT)
-    for number, line in enumerate(lines):
-        names = (KEY,) if root is not None else (KEY, THUMBNAIL)
-        taken = table.take([cell.row for cell in line], names)
-        for column, (cell, values) in enumerate(zip(line, taken, strict=True)):
-            left, top = GAP + column * across, GAP + number * down
-            key = str(values[KEY])
-            sheet.paste(_square(values.get(THUMBNAIL), key, root), (left, top))
-            pen.text((left, top + CELL_SIDE), _shortened(key, letters), INK, letters)
-            below = top + CELL_SIDE + TEXT_HEIGHT // 2
-            pen.text((left, below), f"{cell.number:.4f}", INK, letters)
+    names = (KEY,) if root is not None else (KEY, THUMBNAIL)
+    for top, line in zip(range(GAP, sheet.height, down), lines, strict=False):
+        records = table.take([row for row, _ in line], names)
+        for column, ((_, number), record) in enumerate(zip(line, records, strict=True)):
+            left, key = GAP + column * across, str(record[KEY])
+            sheet.paste(_fit_square(record.get(THUMBNAIL), key, root), (left, top))
+            text_top = top + CELL_SIDE
+            pen.text((left, text_top), _shorten_key(key, letters), INK, letters)
+            pen.text((left, text_top + TEXT_HEIGHT // 2), f"{number:.4f}", INK, letters)
     return sheet
 
 
 def check_pictures(table: VectorTable, root: Path | None) -> None:
-    """**Raises** `BadRequest` where a dataset has no pictures to be shown."""
+    """Check that a dataset has thumbnails or, if `root` is given, that it is a folder.
+
+    **Raises** `BadRequest`.
+    """
     if root is None and THUMBNAIL not in table.columns:
         raise BadRequest(
             f"{table.path} has no thumbnails: name the folder that its pictures are in with "
@@ -83,39 +70,43 @@ def check_pictures(table: VectorTable, root: Path | None) -> None:
         )
 
 
-def _lines(rows: Sequence[Sequence[SheetCell]]) -> Iterator[Sequence[SheetCell]]:
-    """Yield rows that are broken where they are too long, up to the most that a sheet has."""
-    left = MOST_CELLS
-    for row in rows:
-        for start in range(0, min(len(row), left), PER_LINE):
-            yield row[start : min(start + PER_LINE, left)]
-        left -= min(len(row), left)
+def _break_lines(groups: Sequence[Cells]) -> list[Cells]:
+    """Return lines of at most `PER_LINE` cells, and of `MOST_CELLS` cells together."""
+    left, lines = MOST_CELLS, list[Cells]()
+    for group in groups:
+        cells = group[:left]
+        left -= len(cells)
+        lines += [cells[start : start + PER_LINE] for start in range(0, len(cells), PER_LINE)]
+    return lines
 
 
-def _square(thumbnail: bytes | None, key: str, root: Path | None) -> Image.Image:
-    """Return a picture in the middle of a square; a grey square if it cannot be read."""
-    side = (CELL_SIDE, CELL_SIDE)
+def _fit_square(thumbnail: bytes | None, key: str, root: Path | None) -> Image.Image:
+    """Return the picture of a row in the middle of a square, or a grey square without one.
+
+    Without `root` the picture is the thumbnail. A key that leads out of `root` is not read.
+    """
+    size = (CELL_SIDE, CELL_SIDE)
     try:
         if root is None:
             picture = read_picture(thumbnail or b"", key).image
         elif ".." in Path(key).parts or Path(key).is_absolute():
-            return Image.new("RGB", side, ABSENT)  # of another folder than the one that was named
+            return Image.new("RGB", size, ABSENT)
         else:
             picture = pictures(root / key)[0]
     except (BadRequest, OSError, ValueError):
-        return Image.new("RGB", side, ABSENT)
+        return Image.new("RGB", size, ABSENT)
     is_tiny = 4 * max(picture.size) < CELL_SIDE
     method = Image.Resampling.NEAREST if is_tiny else Image.Resampling.BICUBIC
-    return ImageOps.pad(picture, side, method, PAPER)
+    return ImageOps.pad(picture, size, method, PAPER)
 
 
-def _shortened(key: str, letters: ImageFont.FreeTypeFont) -> str:
-    """Return the end of a key, as much as there is room for.
+def _shorten_key(key: str, letters: ImageFont.FreeTypeFont) -> str:
+    """Return the end of a key, as long as a cell is wide.
 
-    A letter and its accent become one, which macOS keeps apart in the names of files.
+    macOS stores a letter and its accent as two characters in the names of files. They become one
+    character, for which the font has a glyph.
     """
     text = unicodedata.normalize("NFC", printable(key)).replace("\n", " ").replace("\t", " ")
-    shown = text
-    while letters.getlength(shown) > CELL_SIDE and len(shown) > 1:
-        shown = "…" + shown[2:]
-    return shown
+    while letters.getlength(text) > CELL_SIDE and len(text) > 1:
+        text = "…" + text[2:]
+    return text

@@ -1,4 +1,4 @@
-"""Description of a dataset of vectors, which is kept in its schema's metadata."""
+"""Description of a dataset of vectors. It is kept in the metadata of the dataset's schema."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError
 
 from weights.parameters import parameter
-from zoo.apps.embed.embed_request import VECTOR, Dtype
+from zoo.apps.embed.requests import VECTOR, Dtype
 from zoo.artifacts.measured import StatedSimilarity
 from zoo.artifacts.schema import StatedPreprocessing
 from zoo.common.errors import BadFile
 from zoo.common.fields import Count, Digest, Label, Line, Model, Side
 
-METADATA_KEY = b"zoo.embed"
-"""Key of the description among the metadata of the dataset's schema."""
+METADATA_KEY = b"zoo.embed"  # the key of the description in the metadata of a schema
+KEY, THUMBNAIL = "key", "thumbnail"  # columns of pictures
 
 LongText = Annotated[str, Field(max_length=4096)]
 
@@ -30,7 +30,7 @@ class StatedSource(Model):
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is one file that holds many pictures."""
+        """Whether it is one file that contains many pictures."""
         return self.kind in ("tar", "parquet")
 
 
@@ -50,8 +50,8 @@ class StatedNetwork(Model):
     )
 
     @property
-    def told(self) -> str:
-        """Name of the model in a message."""
+    def label(self) -> str:
+        """The name of the model in messages: its name, variant and the start of its digest."""
         return f"{self.model} in {self.variant} ({self.model_sha256[:8]})"
 
 
@@ -74,17 +74,26 @@ class Description(StatedNetwork):
         return self, *self.appended
 
     @property
+    def extra(self) -> tuple[str, ...]:
+        """The names of the columns after the vectors of the first model."""
+        return self.columns[self.columns.index(VECTOR) + 1 :]
+
+    @property
     def all_columns(self) -> tuple[str, ...]:
-        """All columns of the dataset, in their order."""
+        """The names of all columns of the dataset, in their order."""
         return *self.columns, *(network.column for network in self.appended)
 
     def changed(self, **changes: object) -> Self:
-        """Return a copy with other values of some fields, which are checked."""
+        """Return a copy with other values of some fields. The copy is validated."""
         return type(self).model_validate(dict(self) | changes)
 
 
 def read_description(path: Path, metadata: Mapping[bytes, bytes] | None) -> Description:
-    """Return the description in the metadata of a schema. **Raises** `BadFile`."""
+    """Return the description of a dataset from the metadata of its schema.
+
+    **Arguments:** `path` names the dataset in messages. **Raises** `BadFile` if there is no valid
+    description.
+    """
     text = (metadata or {}).get(METADATA_KEY)
     if text is None:
         raise BadFile(f"{path} is no dataset of `zoo embed`: make one with `zoo embed … --out`.")

@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,138 +14,130 @@ from functools import partial
 from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.embed.changes import Changes
-from zoo.apps.embed.chunks import Recipe, Task
+from zoo.apps.embed.chunks import Task
 from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path
-from zoo.apps.embed.description import Description, StatedNetwork, StatedSource
-from zoo.apps.embed.embed_request import VECTOR, EmbedRequest, EmbedResult
+from zoo.apps.embed.description import Description, StatedNetwork
 from zoo.apps.embed.network import find_network
+from zoo.apps.embed.requests import VECTOR, EmbedRequest, EmbedResult
 from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.embed.sources import state_sources
-from zoo.apps.embed.workers import cluster_workers, local_workers, run_chunks
+from zoo.apps.embed.workers import make_worker, run_locally, run_on_cluster, run_task
 from zoo.artifacts.choices import tower_variant
 from zoo.common.errors import BadFile, BadOutput
 from zoo.common.progress import is_terminal
 from zoo.common.staging import locked_output
 
 VARIABLE_FIELDS = {"place", "appended", "sources"}
-"""Fields of a description that two runs on one dataset may differ in."""
+"""Fields of a description in which two runs on one dataset may differ."""
 
-APPENDED_FIELDS = "dtype", "draft", "batch", "sources"
-"""Fields that a run that appends a model shares with the run that made the dataset."""
+SHARED_FIELDS = ("dtype", "draft", "batch", "sources")
+"""Fields of a description that hold for all models of a dataset."""
 
 LOG_SECONDS, TERMINAL_SECONDS = 10.0, 0.5
-"""Time between two lines of progress in a log, and on a terminal."""
+"""Seconds between two messages of progress in a log, and on a terminal."""
 
 
-def make_dataset(
-    request: EmbedRequest,
-    threads: int | None,
-    scheduler: str | None,
-    force: bool,
-    offline: bool,
-    progress: Progress,
-) -> EmbedResult:
-    """Make a dataset or bring it up to date, with threads of this process or on a cluster.
+def make_dataset(request: EmbedRequest, progress: Progress) -> EmbedResult:
+    """Make a dataset, or bring it up to date.
 
-    **Raises** a `ZooError` or `WeightsError`; what was committed by then stays.
+    **Raises** a `ZooError` or `WeightsError`. What was committed before stays.
     """
     began = time.perf_counter()
     check_path(request.out)
-    network = find_network(request.model, request.precision, offline)
+    network = find_network(request.model, request.precision, request.offline)
     columns = RowColumns(network, request.dtype, request.extra)
     columns.check()
-    description = describe_dataset(columns, request, state_sources(request.sources))
+    description = _describe(columns, request)
     with locked_output(request.out, progress):
         dataset = Dataset.open(request.out)
         if request.append_model:
-            description, columns = append_network(dataset, request, description, columns)
-        if dataset is None or force:
+            description, columns = _append_network(dataset, request, description, columns)
+        if dataset is None or request.force:
             dataset = Dataset.create(request.out, columns.schema(), description)
         _check_same(dataset, description)
         dataset.check_columns(columns.column)
         progress.stage("looking for pictures")
         changes = Changes(dataset.table, description.sources, request.shard)
         _check_changes(dataset, changes, request)
-        dataset.add_column(columns.vector_field())
-        dataset.describe(description)
-        path, digest = str(network.named_path), network.digest
-        recipe = Recipe(path, digest, request, description.sources, columns.column)
+        dataset.describe(description, columns.schema().field(columns.column))
         run = Run(dataset, changes, columns.column, progress)
-        run.work(recipe, threads, scheduler)
-        gone, conditions = changes.missing(dataset.table)
+        run.work(request)
+        gone, conditions = changes.find_missing(dataset.table)
         for condition in conditions:
-            # Rows of errors are deleted in any case.
+            # Rows with an error are deleted in any case.
             dataset.delete(condition if request.prune else f"{condition} and error is not null")
         dataset.clean()
         return run.result(gone, request.prune, time.perf_counter() - began)
 
 
-def describe_dataset(
-    columns: RowColumns, request: EmbedRequest, sources: tuple[StatedSource, ...]
-) -> Description:
-    """Return the description of a dataset that a request asks for."""
-    network = columns.found
-    manifest = network.manifest
-    towers = any(name.startswith(tower_variant("text", "")) for name in manifest.variants)
+def _describe(columns: RowColumns, request: EmbedRequest) -> Description:
+    """Return the description of the dataset that a request asks for."""
+    network, manifest = columns.network, columns.network.manifest
+    has_text_tower = any(name.startswith(tower_variant("text", "")) for name in manifest.variants)
     return Description(
         model=manifest.model,
         variant=network.name,
         model_sha256=network.digest,
         place=str(network.named_path),
         dtype=columns.dtype,
-        dim=columns.dim,
-        size=manifest.size or (None if network.is_free else manifest.preprocessing.size),
+        dim=network.dim,
+        size=network.size,
         draft=request.draft,
         batch=request.batch,
         preprocessing=manifest.preprocessing,
-        similarity=manifest.similarity if towers else None,
+        similarity=manifest.similarity if has_text_tower else None,
         columns=columns.names,
-        sources=sources,
+        sources=state_sources(request.sources),
     )
 
 
-def append_network(
-    dataset: Dataset | None, request: EmbedRequest, description: Description, columns: RowColumns
+def _append_network(
+    dataset: Dataset | None, request: EmbedRequest, requested: Description, columns: RowColumns
 ) -> tuple[Description, RowColumns]:
-    """Return the description of a dataset with one model more, and the column of its vectors.
+    """Return the description of a dataset with the requested model appended, and its column.
 
-    **Raises** `BadFile` if there is no dataset.
+    A model that the dataset has keeps its column. **Raises** `BadFile` if there is no dataset.
     """
     if dataset is None:
         raise BadFile(
             f"{request.out} is no dataset, to which a model could be appended: make it first, "
             f"without {parameter('append_model')}."
         )
-    earlier = dataset.description
-    same = earlier.changed(**{name: dict(description)[name] for name in APPENDED_FIELDS})
-    for network in earlier.networks:
-        if network.model_sha256 == description.model_sha256:
-            return same, replace(columns, column=network.column)
-    # A dot would be the path of a nested column.
-    name = f"{VECTOR}_{description.model}_{description.variant}"
-    column = re.sub(r"\W", "_", name, flags=re.ASCII)
-    if column in {network.column for network in earlier.networks}:
-        column += f"_{description.model_sha256[:8]}"
-    stated = {name: dict(description)[name] for name in StatedNetwork.model_fields}
-    network = StatedNetwork.model_validate(stated | {"column": column})
-    return (
-        same.changed(appended=(*earlier.appended, network)),
-        replace(columns, column=column),
-    )
+    earlier, fields = dataset.description, dict(requested)
+    columns_by_digest = {network.model_sha256: network.column for network in earlier.networks}
+    column = columns_by_digest.get(requested.model_sha256)
+    if column is None:
+        # A dot in the name of a column would be the path of a nested column.
+        name = f"{VECTOR}_{requested.model}_{requested.variant}"
+        column = re.sub(r"\W", "_", name, flags=re.ASCII)
+        if column in columns_by_digest.values():
+            column += f"_{requested.model_sha256[:8]}"
+    network = {name: fields[name] for name in StatedNetwork.model_fields} | {"column": column}
+    appended = {other.column: other for other in earlier.appended}
+    if column != VECTOR:
+        appended[column] = StatedNetwork.model_validate(network)
+    changes = {name: fields[name] for name in SHARED_FIELDS}
+    if column == VECTOR:
+        changes["place"] = requested.place
+    description = earlier.changed(appended=tuple(appended.values()), **changes)
+    return description, replace(columns, column=column)
 
 
 def _check_same(dataset: Dataset, description: Description) -> None:
-    """**Raises** `BadOutput` if a dataset has other pictures or another model."""
+    """Check that a dataset has the described model, options and sources.
+
+    **Raises** `BadOutput`.
+    """
     earlier = dataset.description
     fields = description.model_dump(exclude=VARIABLE_FIELDS)
-    before = earlier.model_dump(exclude=VARIABLE_FIELDS)
-    different = [name for name in fields if fields[name] != before[name]]
+    earlier_fields = earlier.model_dump(exclude=VARIABLE_FIELDS)
+    different = [name for name in fields if fields[name] != earlier_fields[name]]
     if not _have_same_sources(earlier, description):
         different.append("sources")
     if "model_sha256" in different:
         raise BadOutput(
-            f"{dataset.path} holds vectors of {earlier.told}, not of {description.told}, and these "
-            "cannot be compared: give them a column of their own with "
+            f"{dataset.path} holds vectors of {earlier.label}, not of {description.label}, and "
+            "these cannot be compared: give them a column of their own with "
             f"{parameter('append_model')}, choose another place, or replace it with "
             f"{parameter('force')}."
         )
@@ -157,7 +149,10 @@ def _check_same(dataset: Dataset, description: Description) -> None:
 
 
 def _have_same_sources(earlier: Description, description: Description) -> bool:
-    """Return whether the sources are the same, apart from archives that were added or removed."""
+    """Return whether the sources are the same, apart from archives that were added or removed.
+
+    If there are archives alone, at least one has to be the same.
+    """
     folders, archives = [], []
     for sources in (earlier.sources, description.sources):
         folders.append([source for source in sources if not source.is_archive])
@@ -168,16 +163,18 @@ def _have_same_sources(earlier: Description, description: Description) -> bool:
 
 
 def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) -> None:
-    """**Raises** `BadOutput` if rows and pictures differ, and two models would not have the same
-    rows any more."""
+    """Check that all models of a dataset will have vectors of the same pictures.
+
+    **Raises** `BadOutput`.
+    """
     appended = dataset.description.appended
     if request.append_model and (changes.has_new or changes.has_missing):
         raise BadOutput(
             f"the sources of {dataset.path} have other pictures now than its rows: bring these up "
             f"to date first, without {parameter('append_model')} and with {parameter('prune')}."
         )
-    prunes = request.prune and changes.has_missing
-    if appended and not request.append_model and (len(changes.changed) or prunes):
+    changes_rows = len(changes.changed) or (request.prune and changes.has_missing)
+    if appended and not request.append_model and changes_rows:
         columns = ", ".join(network.column for network in appended)
         raise BadOutput(
             f"{dataset.path} was made of other pictures than there are now, and has {columns} of "
@@ -186,93 +183,108 @@ def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) ->
 
 
 class Run:
-    """Tasks of a run, its counts and its progress."""
+    """The tasks of a run, its counts and its progress.
+
+    - `pictures`: the number of pictures to embed; None if archives contain some of them.
+    - `shown`: the numbers of pictures that are done, and of those that were computed.
+    """
 
     def __init__(self, dataset: Dataset, changes: Changes, column: str, progress: Progress):
-        self.dataset, self.changes, self.progress = dataset, changes, progress
-        self.pending = "error is null" + f" and {column} is null" * (column != VECTOR)
-        self.is_update = column == VECTOR
+        self.dataset, self.changes, self.column = dataset, changes, column
+        self.progress, self.lock = progress, threading.Lock()
         self.pictures, self.task_count = changes.picture_count, changes.chunk_count
-        if not self.is_update:
-            self.pictures = dataset.count(self.pending)
+        if column != VECTOR:
+            self.pictures = dataset.count(self._pending)
             self.task_count = len(dataset.table.get_fragments()) if self.pictures else 0
-        self.counts, self.seconds = Counter[str](), defaultdict[str, float](float)
-        self.tasks_done = 0
-        self.shown, self.shown_computed, self.lock = 0, 0, threading.Lock()
+        self.counts, self.seconds, self.tasks_done = Counter[str](), dict[str, float](), 0
+        self.shown = Counter[str]()
         self.pause = TERMINAL_SECONDS if is_terminal(sys.stderr) else LOG_SECONDS
         self.began = self.reported = time.monotonic()
 
-    def tasks(self) -> Iterator[Task]:
-        """Yield the chunks, or the fragments to which a model is appended."""
-        if self.is_update:
+    @property
+    def _pending(self) -> str:
+        """SQL condition for the rows that should get a vector of an appended model."""
+        return f"error is null and {self.column} is null"
+
+    def _tasks(self) -> Iterator[Task]:
+        """Yield the chunks of changed pictures, or the fragments that get an appended model."""
+        if self.column == VECTOR:
             yield from self.changes.chunks()
         else:
             yield from [fragment.fragment_id for fragment in self.dataset.table.get_fragments()]
 
-    def work(self, recipe: Recipe, threads: int | None, scheduler: str | None) -> None:
-        """Have the tasks done, and their results committed."""
+    def work(self, request: EmbedRequest) -> None:
+        """Run the tasks here or on a cluster, and commit their results."""
         if not self.task_count:
             return
-        if scheduler is None:
-            opened = local_workers(recipe, threads, self.show)
-        else:
-            opened = cluster_workers(scheduler, recipe)
-        with opened as workers:
-            try:
-                run_chunks(self.tasks(), workers, partial(self.settle, scheduler is not None))
-            except KeyboardInterrupt:
-                self.progress.note(
-                    f"{self.dataset.path} is not finished: {self.tasks_done:,} of "
-                    f"{self.task_count:,} chunks are done, and stay. The same command goes on from "
-                    "there."
-                )
-                raise
+        path, column, tasks = self.dataset.path, self.column, self._tasks()
+        try:
+            if request.scheduler is None:
+                worker = make_worker(path, column, request.threads, self._show)
+                run_locally(worker, tasks, self._settle)
+            else:
+                function = partial(run_task, path, column)
+                run_on_cluster(request.scheduler, function, tasks, self._settle)
+        except KeyboardInterrupt:
+            self.progress.note(
+                f"{path} is not finished: {self.tasks_done:,} of {self.task_count:,} chunks are "
+                "done, and stay. The same command goes on from there."
+            )
+            raise
 
-    def settle(self, shows: bool, results: Sequence[ChunkResult]) -> None:
+    def _settle(self, results: Sequence[ChunkResult]) -> None:
         """Commit the results of tasks and count them."""
         self.dataset.commit(results)
         for result in results:
             self.tasks_done += 1
-            self.counts.update(result.counts)
+            self.counts += result.counts
             for stage, seconds in result.seconds.items():
-                self.seconds[stage] += seconds
-            if shows:
-                self.show(result.counts["pictures"], result.counts["computed"])
-
-    def show(self, pictures: int, computed: int) -> None:
-        """Count pictures in the progress, of which some were embedded."""
+                self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        # Threads of this process report each piece of a chunk earlier.
         with self.lock:
-            self.shown += pictures
-            self.shown_computed += computed
+            missing = self.counts - self.shown
+        self._show(missing["pictures"], missing["computed"])
+
+    def _show(self, pictures: int, computed: int) -> None:
+        """Count pictures that are done and computed, and show the progress from time to time."""
+        with self.lock:
+            self.shown += Counter(pictures=pictures, computed=computed)
             now = time.monotonic()
             if now - self.reported < self.pause:
                 return
             self.reported = now
-        self.progress.stage(self._text(now - self.began))
+        self.progress.stage(self._progress_text(now - self.began))
 
-    def _text(self, seconds: float) -> str:
-        """Return the state of the run: pictures, rate, and the time that is left."""
-        of_all = "" if self.pictures is None else f" of {self.pictures:,}"
-        text = f"{self.shown:,}{of_all} pictures"
-        if rate := self.shown_computed / seconds:
+    def _progress_text(self, seconds: float) -> str:
+        """Return the number of pictures, the rate, and the time that is left."""
+        done, rate = self.shown["pictures"], self.shown["computed"] / seconds
+        total = "" if self.pictures is None else f" of {self.pictures:,}"
+        text = f"{done:,}{total} pictures"
+        if rate:
             text += f", {rate:,.1f} a second"
         if rate and self.pictures is not None:
-            return f"{text}, {_duration((self.pictures - self.shown) / rate)} left"
+            return f"{text}, {_format_duration((self.pictures - done) / rate)} left"
         if self.tasks_done:
             left = (self.task_count - self.tasks_done) * seconds / self.tasks_done
-            return f"{text}, {_duration(left)} left"
+            return f"{text}, {_format_duration(left)} left"
         return text
 
     def result(self, gone: int, pruned: bool, wall: float) -> EmbedResult:
-        """Return the result of the run, in which rows of `gone` pictures were found."""
+        """Return the result of the run, after `wall` seconds.
+
+        `gone` is the number of rows whose pictures are missing; they were deleted if `pruned`.
+        """
         count, counts = self.dataset.count, self.counts
         pictures, errors = count("error is null"), count("error is not null")
+        if self.column != VECTOR:
+            errors += count(self._pending)
+        kept = pictures - counts["added"] - counts["again"] - (0 if pruned else gone)
         return EmbedResult(
             self.dataset.path,
             pictures,
-            errors + (0 if self.is_update else count(self.pending)),
+            errors,
             counts["computed"],
-            kept=pictures - counts["added"] - counts["again"] - (0 if pruned else gone),
+            kept=kept,
             added=counts["added"],
             again=counts["again"],
             gone=gone,
@@ -280,11 +292,12 @@ class Run:
             passed=dict(self.changes.passed),
             wall=wall,
             cores=sum(self.seconds.values()) / wall,
-            seconds=dict(self.seconds),
+            seconds=self.seconds,
         )
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
+    """Return a duration in seconds, minutes or hours."""
     minutes, hours = seconds / 60, seconds / 3600
     if seconds < 100:
         return f"{seconds:.0f} s"

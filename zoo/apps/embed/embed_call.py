@@ -1,4 +1,4 @@
-"""`zoo.embed`, which imports what it needs when it is called."""
+"""`zoo.embed`. Libraries are imported when it is called."""
 
 import os
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from weights.parameters import parameter
 from weights.progress import Progress, Quiet
-from zoo.apps.embed.embed_request import SHARD, Dtype, EmbedRequest, EmbedResult, Extra
+from zoo.apps.embed.requests import SHARD, Dtype, EmbedRequest, EmbedResult, Extra, need_lance
 from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, OFFLINE, SEVERAL, Option, argument, documented, flag
 
@@ -100,45 +100,50 @@ def embed(
     ] = None,
     progress: Progress | None = None,
 ) -> EmbedResult:
-    """Make a dataset with a row for each picture, or complete one that was begun.
+    """Make a dataset with a row for each picture, or complete and update an existing one.
 
-    Only pictures that have no row, or have changed since, are embedded: a file of another size or
-    time is read, and its sha256 decides. The column of a model that is appended is called
+    A picture is embedded if it has no row, or if its file has another size or time and another
+    sha256 than its row. The vectors of an appended model are in the column
     `vector_MODEL_PRECISION`.
 
     **Arguments:**
 
     {options}
 
-    **Raises** a `ZooError` or `WeightsError`. A picture that cannot be read raises nothing: the
-    column `error` of its row has the reason.
+    **Raises** a `ZooError` or `WeightsError`. A picture that cannot be read raises nothing; the
+    column `error` of its row contains the reason.
 
     >>> zoo.embed("photographs/", model="artifacts/dinov3_vits16", out="vectors.lance").pictures
     1000
     """
-    from zoo.apps.embed.driver import make_dataset
-
     if min(batch, shard, 1 if threads is None else threads) < 1:
         raise BadRequest("batch, shard and threads are counts: give numbers from 1.")
-    others = {"force": force, "prune": prune, "extra": bool(extra)}
-    if append_model and any(others.values()):
-        name = next(name for name in others if others[name])
+    excluded = {"force": force, "prune": prune, "extra": bool(extra)}
+    if append_model and any(excluded.values()):
+        name = next(name for name, is_set in excluded.items() if is_set)
         raise BadRequest(
             "a model is appended to a dataset as a column of vectors alone: leave out "
             f"{parameter(name)}, or leave out {parameter('append_model')}."
         )
-    several = [sources] if isinstance(sources, str | os.PathLike) else sources
-    how = EmbedRequest(
-        tuple(os.fspath(each) for each in several),
-        os.fspath(model),
-        Path(os.path.abspath(out)),
-        precision,
-        dtype,
-        tuple(extra),
-        draft,
-        batch,
-        shard,
-        append_model,
-        prune,
+    need_lance()
+    from zoo.apps.embed.driver import make_dataset
+
+    paths = [sources] if isinstance(sources, str | os.PathLike) else sources
+    request = EmbedRequest(
+        sources=tuple(os.fspath(path) for path in paths),
+        model=os.fspath(model),
+        out=Path(os.path.abspath(out)),
+        precision=precision,
+        dtype=dtype,
+        extra=tuple(extra),
+        draft=draft,
+        append_model=append_model,
+        prune=prune,
+        force=force,
+        offline=offline,
+        batch=batch,
+        shard=shard,
+        threads=threads,
+        scheduler=scheduler,
     )
-    return make_dataset(how, threads, scheduler, force, offline, progress or Quiet())
+    return make_dataset(request, progress or Quiet())

@@ -1,4 +1,4 @@
-"""Lance's index of a dataset, and its recall, which is measured and stored."""
+"""Lance's index of a dataset, and the measurement of the share of the nearest rows it finds."""
 
 from __future__ import annotations
 
@@ -9,42 +9,40 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from weights.progress import Progress
+from zoo.apps.embed.dataset import LANCE_ERRORS
 from zoo.apps.embed.vector_table import Rows, VectorTable, open_vectors
 from zoo.common.errors import BadFile, BadRequest, first_line
 
-INDEXED_ROWS = 100_000
-"""Rows up to which a search compares all of them, whether there is an index or not."""
-
-LEAST_INDEXED = 256
-"""Fewest rows that an index can be trained on."""
+INDEXED_ROWS = 100_000  # the largest number of rows of a dataset that is searched without its index
+LEAST_INDEXED = 256  # the smallest number of rows that an index can be trained on
 
 KIND = "IVF_RQ"
-"""An inverted file, whose vectors are rotated and have one bit a number (RaBitQ: Gao and Long,
+"""An inverted file in which vectors are rotated and have one bit a number (RaBitQ: Gao and Long,
 2024)."""
 
-PER_PARTITION = 4096
-"""Rows of a partition, on average."""
+PER_PARTITION = 4096  # the average number of rows of a partition
 
 PROBES = (8, 16, 32, 64, 128, 256)
-"""Numbers of partitions that are searched: the first one that finds enough is kept."""
+"""Numbers of searched partitions that are tried; the first one with enough recall is stored."""
 
-WANTED = 0.95
-"""Share of the ten nearest rows that an index should find."""
+WANTED = 0.95  # the share of the ten nearest rows that is enough recall
 
 MEASURED_ROWS, MEASURED_NEAREST = 100, 10
-"""Rows of the sample that recall is measured on, and nearest rows of each."""
+"""The number of rows for which recall is measured, and the number of nearest rows of each."""
 
 RECORD = "zoo.search.index"
-"""Key of the facts of an index in the dataset's configuration; the column's name follows."""
+"""The key of the facts in the configuration of a dataset; a dot and the column's name follow."""
 
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """Facts of an index.
+    """What was measured when an index was built.
 
-    `recall` is the share of the ten nearest rows of an exact search that the index finds, for
-    `asked` rows of the dataset, none of which counts as its own neighbour. `exact_ms` and
-    `indexed_ms` are milliseconds a query.
+    - `rows`, `partitions`, `bytes`: the size of the index. `seconds` is the time to build it.
+    - `probes`: the number of partitions that a search looks into.
+    - `recall`: the share of the ten nearest rows of an exact search that the index finds.
+    - `asked`: the number of rows whose neighbours were searched to measure it.
+    - `exact_ms`, `indexed_ms`: milliseconds of a query without and with the index.
     """
 
     kind: str
@@ -60,36 +58,29 @@ class IndexFacts:
 
 
 def read_index(table: VectorTable) -> IndexFacts | None:
-    """Return the facts of a dataset's index; None if it has none. **Raises** `BadFile`."""
+    """Return the facts of the index of a dataset, or None if it has no index.
+
+    **Raises** `BadFile` if `zoo search --index` did not build the index.
+    """
     if not _index_bytes(table):
         return None
     try:
-        return IndexFacts(**json.loads(table.source.config()[f"{RECORD}.{table.column}"]))
+        return IndexFacts(**json.loads(table.table.config()[f"{RECORD}.{table.column}"]))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadFile(
             f"{table.path} has an index that `zoo search --index` did not make: run that."
         ) from error
 
 
-def unindexed_rows(table: VectorTable) -> int:
-    """Return the number of rows that came after the index was built."""
-    return int(table.source.stats.index_stats(_name(table))["num_unindexed_rows"])
-
-
-def _index_bytes(table: VectorTable) -> int:
-    """Return the size in bytes of the index of the table's vectors; 0 if there is no index."""
-    indices = (each for each in table.source.describe_indices() if each.name == _name(table))
-    return sum(each.total_size_bytes or 0 for each in indices)
-
-
-def _name(table: VectorTable) -> str:
-    return f"{table.column}_idx"
+def count_unindexed_rows(table: VectorTable) -> int:
+    """Return the number of rows that were added after the index was built."""
+    return int(table.table.stats.index_stats(_index_name(table))["num_unindexed_rows"])
 
 
 def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
-    """Build the index of a dataset anew, and measure its recall.
+    """Build the index of a dataset, or replace it, and store its measured recall in the dataset.
 
-    **Raises** `BadRequest` for a dataset that is too small, or `BadFile`.
+    **Raises** `BadRequest` if the dataset has too few rows, or `BadFile`.
     """
     if table.count < LEAST_INDEXED:
         raise BadRequest(
@@ -100,45 +91,64 @@ def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
     progress.stage(f"indexing {table.count:,} rows in {partitions} partitions")
     began = time.perf_counter()
     try:
-        table.source.create_index(
+        table.table.create_index(
             table.column,
             KIND,
-            name=_name(table),
+            name=_index_name(table),
             metric="cosine",
             replace=True,
             num_partitions=partitions,
         )
-    except (OSError, RuntimeError, ValueError) as error:
+    except LANCE_ERRORS as error:
         raise BadFile(f"{table.path} cannot be indexed ({first_line(error)}).") from error
     seconds = time.perf_counter() - began
     indexed = open_vectors(table.path, table.column)
-    facts = _measure(indexed, partitions, seconds, progress)
-    indexed.source.update_config({f"{RECORD}.{table.column}": json.dumps(asdict(facts))})
+    facts = _measure_index(indexed, partitions, seconds, progress)
+    indexed.table.update_config({f"{RECORD}.{table.column}": json.dumps(asdict(facts))})
     return facts
 
 
-def _measure(table: VectorTable, partitions: int, seconds: float, progress: Progress) -> IndexFacts:
-    """Search the neighbours of a sample in more and more partitions, until enough are found."""
+def _measure_index(
+    table: VectorTable, partitions: int, seconds: float, progress: Progress
+) -> IndexFacts:
+    """Compare the index with an exact search, with more and more probes until recall is enough.
+
+    `partitions` and `seconds` are copied to the result.
+    """
     progress.stage(f"comparing the index with an exact search of {table.count:,} rows")
-    rows = np.concatenate([block.rows for block in table.blocks()])
+    rows = np.concatenate([block_rows for block_rows, _ in table.blocks()])
     sample = rows[np.linspace(0, len(rows) - 1, min(MEASURED_ROWS, len(rows))).astype(np.int64)]
-    exact, exact_ms = _neighbours(table, sample, None)
+    exact, exact_ms = _find_neighbours(table, sample, None)
     for probes in (count for count in PROBES if count == PROBES[0] or count < 2 * partitions):
-        found, indexed_ms = _neighbours(table, sample, probes)
-        shares = [len(ours & all) / len(all) for ours, all in zip(found, exact, strict=True)]
-        recall = float(np.mean(shares))
+        found, indexed_ms = _find_neighbours(table, sample, probes)
+        pairs = zip(found, exact, strict=True)
+        recall = float(np.mean([len(near & all_near) / len(all_near) for near, all_near in pairs]))
         if recall >= WANTED:
             break
     facts = (table.count, partitions, probes, len(sample), recall, exact_ms, indexed_ms)
     return IndexFacts(KIND, *facts, _index_bytes(table), seconds)
 
 
-def _neighbours(
+def _find_neighbours(
     table: VectorTable, sample: Rows, probes: int | None
 ) -> tuple[list[set[int]], float]:
-    """Return the nearest rows of each row of a sample, without itself, and milliseconds a query."""
+    """Return the nearest other rows of each row of a sample, and the milliseconds of a query.
+
+    `probes` is as for `VectorTable.nearest`.
+    """
     vectors, began = table.vectors(sample), time.perf_counter()
     found = [table.nearest(query, MEASURED_NEAREST + 1, probes).rows for query in vectors]
     milliseconds = 1000 * (time.perf_counter() - began) / len(sample)
     pairs = zip(found, sample.tolist(), strict=True)
-    return [{*rows.tolist()} - {own} for rows, own in pairs], milliseconds
+    return [{*rows.tolist()} - {row} for rows, row in pairs], milliseconds
+
+
+def _index_bytes(table: VectorTable) -> int:
+    """Return the size of the index in bytes, or 0 if there is no index."""
+    name = _index_name(table)
+    indices = (index for index in table.table.describe_indices() if index.name == name)
+    return sum(index.total_size_bytes or 0 for index in indices)
+
+
+def _index_name(table: VectorTable) -> str:
+    return f"{table.column}_idx"

@@ -1,16 +1,18 @@
-"""Pictures of a chunk, as bytes that are read when they are needed."""
+"""The pictures of a chunk, as the bytes of their files."""
 
 from __future__ import annotations
 
 import tarfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import BinaryIO
+
+import pyarrow as pa
+from pyarrow import parquet
 
 from zoo.apps.embed.description import StatedSource
 from zoo.apps.embed.sources import (
@@ -26,30 +28,25 @@ from zoo.apps.embed.sources import (
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import may_be_picture, why_unread
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-LARGEST_PICTURE = 256 << 20
-"""Most bytes of a picture's file."""
-
-READ_AT_ONCE = 16
-"""Rows of Parquet that are in memory together."""
+LARGEST_PICTURE = 256 << 20  # the largest number of bytes of a picture's file
+READ_AT_ONCE = 16  # the number of rows of a Parquet file that are in memory together
 
 BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError)
-"""Errors of a file of many pictures that is cut short or of another kind."""
+"""Errors of an archive that is cut short or of another kind."""
 
-KEY_COLUMNS, IMAGE_COLUMNS = (
-    ("key", "__key__"),
-    ("image", "jpg", "jpeg", "png", "webp", "picture", "bytes"),
-)
-"""Names of the columns of Parquet that hold keys and pictures."""
+KEY_COLUMNS = ("key", "__key__")
+IMAGE_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "picture", "bytes")
+"""Names of the columns with keys and pictures in a Parquet file, in the order of preference."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pictures that one worker embeds and whose rows one commit adds: some of a folder or list
-    (`names` with stamps), or all of an archive (`names` holds its own stamp). `has_rows` tells
-    whether the dataset may have rows of these pictures already."""
+    """Pictures of one source that one worker embeds, and whose rows one commit adds.
+
+    - `names`: pictures of a folder or list, or the path and the stamp of an archive, of which all
+      pictures belong to the chunk.
+    - `has_rows`: whether the dataset may have rows of pictures of this source.
+    """
 
     source: StatedSource
     names: tuple[StampedName, ...]
@@ -58,142 +55,117 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Item:
-    """Picture with its key, its stamp, and a function that reads the bytes of its file.
-
-    `read` **raises** `OSError` or `BadRequest`.
-    """
+    """A picture whose bytes are at a path, in memory, or cannot be read because of an error."""
 
     key: str
-    stamp: str
-    read: Callable[[], bytes]
+    stamp: str = ""
+    path: str = ""
+    data: bytes | None = None
+    error: str | None = None
+
+    def read(self) -> bytes:
+        """Return the bytes of the picture's file. **Raises** `OSError` or `BadRequest`."""
+        if self.error:
+            raise BadRequest(self.error)
+        data = self.data
+        if data is None:
+            with closing(open_source(self.path)) as file:
+                data = file.read(LARGEST_PICTURE + 1)
+        if len(data) > LARGEST_PICTURE:
+            raise BadRequest(
+                f"{self.path or self.key} has more than {LARGEST_PICTURE >> 20} MB: give a smaller "
+                "picture."
+            )
+        return data
 
 
 def chunk_items(chunk: Chunk) -> Iterator[Item]:
-    """Yield the pictures of a chunk in order; those that cannot be read raise when read."""
-    if not chunk.source.is_archive:
-        root = source_root(chunk.source)
-        for name, stamp in chunk.names:
-            key = picture_key(chunk.source, name)
-            yield Item(key, stamp, _named_reader(chunk, key, picture_path(root, name), stamp))
+    """Yield the pictures of a chunk in order. Files of a folder or list are not read yet.
+
+    **Raises** `BadFile` if a Parquet file has no column of pictures.
+    """
+    if chunk.source.is_archive:
+        yield from _archive_items(chunk.source, chunk.names[0][1])
         return
-    ((_, stamp),) = chunk.names
-    members = _tar_members if chunk.source.kind == "tar" else _parquet_cells
-    counts = Counter[str]()
-    for name, read in members(chunk.source.path):
-        counts[name] += 1
-        key = printable_name(name)
-        if key != name:
-            read = _failing(f"{key} {NO_TEXT[len(UNREADABLE) :]}")
-        # An archive may hold several pictures of one name, of which each has a row.
-        yield Item(key if counts[name] == 1 else f"{key}#{counts[name]}", stamp, read)
+    root = source_root(chunk.source)
+    for name, stamp in chunk.names:
+        key, error = picture_key(chunk.source, name), None
+        if stamp.startswith(UNREADABLE):
+            error = f"{key} {stamp.removeprefix(UNREADABLE)}"
+        elif chunk.source.kind == "folder":
+            error = why_unread(key)
+        yield Item(key, stamp, picture_path(root, name), error=error)
 
 
-def _named_reader(chunk: Chunk, key: str, path: str, stamp: str) -> Callable[[], bytes]:
-    if stamp.startswith(UNREADABLE):
-        return _failing(f"{key} {stamp[len(UNREADABLE) :]}")
-    if chunk.source.kind == "folder" and (reason := why_unread(key)):
-        return _failing(reason)
-    return partial(_read_file, path)
+def _archive_items(source: StatedSource, stamp: str) -> Iterator[Item]:
+    """Yield the pictures of an archive with its stamp.
 
-
-def _read_file(path: str) -> bytes:
-    with closing(open_source(path)) as file:
-        return _checked(file.read(LARGEST_PICTURE + 1), path)
-
-
-def _checked(data: bytes, path: str) -> bytes:
-    if len(data) > LARGEST_PICTURE:
-        raise BadRequest(
-            f"{path} has more than {LARGEST_PICTURE >> 20} MB: give a smaller picture."
-        )
-    return data
-
-
-Members = Iterator[tuple[str, Callable[[], bytes]]]
-
-
-def _tar_members(path: str) -> Members:
-    """Yield the pictures in a tar file, read from its beginning to its end."""
-    name = PurePosixPath(path).name
+    The second picture of one name has the key `name#2`. An archive that cannot be read to its end
+    yields an error under its own name.
+    """
+    name, counts = PurePosixPath(source.path).name, Counter[str]()
+    read_members = _tar_members if source.kind == "tar" else _parquet_cells
     try:
-        # Without a buffer size of its own a reader of streams asks for 10 KB at once.
-        with (
-            closing(open_source(path)) as file,
-            tarfile.open(fileobj=file, mode="r|*", bufsize=1 << 20) as archive,
-        ):
-            for member in archive:
-                # Without this it keeps all members in memory.
-                archive.members = []  # type: ignore[attr-defined]
-                if may_be_picture(member.name) and not member.isdir():
-                    yield member.name, _member_reader(archive, member, name)
-    except BROKEN as error:
-        yield name, _cut_short(name, error)
-
-
-def _member_reader(
-    archive: tarfile.TarFile, member: tarfile.TarInfo, name: str
-) -> Callable[[], bytes]:
-    if reason := why_unread(printable_name(member.name)):
-        return _failing(reason)
-    if not member.isreg():
-        return _failing(f"{printable_name(member.name)} is a link in {name}, which has no bytes.")
-    content = archive.extractfile(member)
-    data = b"" if content is None else content.read(LARGEST_PICTURE + 1)
-    if len(data) < min(member.size, LARGEST_PICTURE + 1):
-        return _failing(f"{name} ends in the middle of it: give a whole file.")
-    return partial(_checked, data, member.name)
-
-
-def _parquet_cells(path: str) -> Members:
-    """Yield the pictures in a column of a Parquet file."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    name = PurePosixPath(path).name
-    try:
-        with closing(open_source(path)) as file, parquet.ParquetFile(file) as table:
-            column = _picture_column(table.schema_arrow, name)
-            key = next((each for each in KEY_COLUMNS if each in table.schema_arrow.names), None)
-            row, columns = 0, [column, *([key] if key else [])]
-            for batch in table.iter_batches(READ_AT_ONCE, columns=columns):
-                keys = batch[key].to_pylist() if key else [None] * len(batch)
-                for given, value in zip(keys, batch[column].to_pylist(), strict=True):
-                    own = f"{name}/{row:07d}" if given is None else str(given)
-                    yield own, partial(_cell_bytes, value, own)
-                    row += 1
+        with closing(open_source(source.path)) as file:
+            for member in read_members(file, name):
+                counts[member.key] += 1
+                key = printable_name(member.key)
+                error = member.error
+                if key != member.key:
+                    error = f"{key} {NO_TEXT.removeprefix(UNREADABLE)}"
+                if counts[member.key] > 1:
+                    key += f"#{counts[member.key]}"
+                yield Item(key, stamp, data=member.data, error=error)
     except (*BROKEN, pa.ArrowException) as error:
-        yield name, _cut_short(name, error)
+        reason = f"{name} cannot be read any further ({first_line(error)}): give a whole file."
+        yield Item(name, stamp, error=reason)
 
 
-def _picture_column(schema: pa.Schema, name: str) -> str:
-    """**Raises** `BadFile` if no column holds bytes."""
-    import pyarrow as pa
-
-    def has_bytes(kind: Any) -> bool:
-        if isinstance(kind, pa.StructType):
-            return kind.get_field_index("bytes") >= 0
-        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-
-    columns = [field.name for field in schema if has_bytes(field.type)]
-    for column in (*IMAGE_COLUMNS, *columns[:1]):
-        if column in columns:
-            return column
-    raise BadFile(f"{name} has no column of pictures, but {', '.join(schema.names)[:200]}.")
-
-
-def _cell_bytes(value: Any, key: str) -> bytes:
-    data = value["bytes"] if isinstance(value, dict) else value
-    if data is None:
-        raise BadRequest(f"{key} holds no picture.")
-    return _checked(data, key)
+def _tar_members(file: BinaryIO, archive_name: str) -> Iterator[Item]:
+    """Yield the pictures in a tar file, which is read once from its beginning to its end."""
+    # By default a stream is read in pieces of 10 KB.
+    with tarfile.open(fileobj=file, mode="r|*", bufsize=1 << 20) as archive:
+        for member in archive:
+            # Otherwise tarfile keeps all members in memory.
+            archive.members = []  # type: ignore[attr-defined]
+            name = member.name
+            if not may_be_picture(name) or member.isdir():
+                continue
+            data, error = b"", why_unread(printable_name(name))
+            if error is None and not member.isreg():
+                error = f"{printable_name(name)} is a link in {archive_name}, which has no bytes."
+            if error is None and (content := archive.extractfile(member)):
+                data = content.read(LARGEST_PICTURE + 1)
+                if len(data) < min(member.size, LARGEST_PICTURE + 1):
+                    error = f"{archive_name} ends in the middle of it: give a whole file."
+            yield Item(name, data=data, error=error)
 
 
-def _cut_short(name: str, error: Exception) -> Callable[[], bytes]:
-    return _failing(f"{name} cannot be read any further ({first_line(error)}): give a whole file.")
+def _parquet_cells(file: BinaryIO, archive_name: str) -> Iterator[Item]:
+    """Yield the pictures in a column of a Parquet file.
 
-
-def _failing(reason: str) -> Callable[[], bytes]:
-    def fail() -> bytes:
-        raise BadRequest(reason)
-
-    return fail
+    The column has bytes, or structs with a field `bytes`. Rows without a key have the key
+    `FILE/ROW`. **Raises** `BadFile` if there is no such column.
+    """
+    with parquet.ParquetFile(file) as table:
+        schema, row = table.schema_arrow, 0
+        columns = [
+            column.name
+            for column in schema
+            if pa.types.is_binary(column.type)
+            or pa.types.is_large_binary(column.type)
+            or (pa.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0)
+        ]
+        named = [name for name in IMAGE_COLUMNS if name in columns] + columns
+        if not named:
+            names = ", ".join(schema.names)[:200]
+            raise BadFile(f"{archive_name} has no column of pictures, but {names}.")
+        keys = [name for name in KEY_COLUMNS if name in schema.names][:1]
+        for batch in table.iter_batches(READ_AT_ONCE, columns=[named[0], *keys]):
+            for record in batch.to_pylist():
+                cell, given_key = record[named[0]], record[keys[0]] if keys else None
+                key = f"{archive_name}/{row:07d}" if given_key is None else str(given_key)
+                data = cell["bytes"] if isinstance(cell, dict) else cell
+                error = f"{key} holds no picture." if data is None else None
+                yield Item(key, data=data, error=error)
+                row += 1

@@ -1,7 +1,7 @@
-"""The network of a dataset: which file it is, what it is fed, and its session.
+"""The network of a dataset: its file, its feeds and its session.
 
-On a CPU a run has one thread, and as many pictures run beside each other as there are cores: no
-thread waits for another one within a run, and no number depends on how many cores there are.
+On a CPU a run of the network has one thread, and there are as many runs at the same time as cores.
+No thread waits for another one within a run, and no number depends on how many cores there are.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 Size = tuple[int, int]  # (height, width)
 
 REDUCING_GAP = 2
-"""A picture is made smaller, while it is decoded, to no less than so many times the sides that it
-is resized to. Pillow calls this a `reducing_gap`; docs/how-to/embed.md has what it changes."""
+"""A picture is reduced while it is decoded, to no less than this multiple of the sides that it is
+resized to. Pillow calls this a `reducing_gap`; docs/how-to/embed.md has its effect on vectors."""
 
 
 @dataclass(frozen=True)
 class FoundNetwork(FoundVariant):
-    """A variant of a built model that takes pictures."""
+    """A variant of a built model that computes vectors of pictures."""
 
     @property
     def digest(self) -> str:
-        """The sha256 of its file; of what `sha256sum` prints of them where there are several."""
+        """The sha256 of its file. If it has several files, the sha256 of `sha256sum`'s output."""
         digests = {name: self.manifest.files_by_name[name].sha256 for name in self.variant.files}
         if len(digests) == 1:
             return digests[self.variant.file]
@@ -56,103 +56,121 @@ class FoundNetwork(FoundVariant):
 
     @property
     def outputs(self) -> dict[str, tuple[int | str, ...]]:
-        """Shapes of the outputs by name."""
-        return {each.name: each.shape for each in self.variant.outputs}
+        """The shapes of the outputs by name."""
+        return {output.name: output.shape for output in self.variant.outputs}
+
+    @property
+    def dim(self) -> int:
+        """The number of elements of a vector."""
+        return int(self.outputs["pooler_output"][-1])
 
     @cached_property
-    def settings(self) -> Preprocessing:
+    def preprocessing(self) -> Preprocessing:
         """The preprocessing of pictures."""
         return self.manifest.preprocessing.settings
 
     @property
-    def is_free(self) -> bool:
-        """Whether the network is fed pictures of different sizes."""
-        return self.fitted((1, 1)) != self.fitted((2, 1))
-
-    def fitted(self, sides: Size) -> Size:
-        """(height, width) at which a picture of these sides is fed."""
-        if self.manifest.input == "uint8":
-            return sides
-        return self.manifest.size or self.settings.input_size_for(*sides)
-
-    def least(self, height: int, width: int) -> Size:
-        """The sides that a picture has to be decoded at, at least."""
-        size, how = self.fitted((height, width)), self.settings
-        scaled = self.taken.resized((height, width), how, size)
-        return REDUCING_GAP * scaled[0], REDUCING_GAP * scaled[1]
+    def size(self) -> Size | None:
+        """The (height, width) of all resized pictures; None if it depends on the picture."""
+        is_free = self.fitted_sides((1, 1)) != self.fitted_sides((2, 1))
+        return self.manifest.size or (None if is_free else self.preprocessing.size)
 
     @cached_property
-    def taken(self) -> PictureInput:
-        """The input for pictures of the network. **Raises** `BadRequest` for one of texts."""
+    def picture_input(self) -> PictureInput:
+        """The input for pictures. **Raises** `BadRequest` if the network takes texts."""
         pictures = entry_of_manifest(self.manifest).config.pictures
         if pictures is None:
             raise BadRequest(f"{self.path} takes texts: embed pictures with another.")
         return pictures
 
-    def values(self, read: ReadPicture) -> Feeds:
-        """Arrays of a picture for the session, by name, each with a batch axis of 1: `pixel_values`
-        `[1, 3, H, W]`, or `image` `[1, H, W, 3]` in uint8."""
-        how = self.settings
+    def fitted_sides(self, sides: Size) -> Size:
+        """Return the (height, width) that a picture of these sides is resized to."""
         if self.manifest.input == "uint8":
-            check_edges((read.image.height, read.image.width), how)
+            return sides
+        return self.manifest.size or self.preprocessing.input_size_for(*sides)
+
+    def smallest_sides(self, height: int, width: int) -> Size:
+        """Return the smallest sides to which a picture of these sides may be reduced."""
+        size = self.fitted_sides((height, width))
+        resized = self.picture_input.resized((height, width), self.preprocessing, size)
+        return REDUCING_GAP * resized[0], REDUCING_GAP * resized[1]
+
+    def make_feeds(self, read: ReadPicture) -> Feeds:
+        """Return the input arrays of one picture by name, each with a batch axis of 1.
+
+        They are `image` `[1, H, W, 3]` in uint8, or `pixel_values` `[1, 3, H, W]` and the other
+        arrays that the network takes. **Raises** `BadRequest` for a picture that is too long.
+        """
+        if self.manifest.input == "uint8":
+            check_edges((read.image.height, read.image.width), self.preprocessing)
             return {IMAGE.name: np.asarray(read.image, np.uint8)[None]}
-        return self.taken.make([read], how, self.fitted(read.sides))
+        sides = self.fitted_sides(read.sides)
+        return self.picture_input.make([read], self.preprocessing, sides)
 
 
 def find_network(model: str, precision: str, offline: bool = False) -> FoundNetwork:
-    """The network in a folder, in a file with its manifest, or of a name, for which a folder is
-    downloaded. **Raises** a `ZooError` or `WeightsError`."""
+    """Return the network of a model for pictures.
+
+    **Arguments:** `model` is a folder, an ONNX file with its manifest, or the name of a model, for
+    which a folder is downloaded unless `offline`. `precision` is the name of a variant; of a model
+    with two towers its tower for pictures is taken. **Raises** a `ZooError` or `WeightsError`.
+    """
     if model.endswith(".onnx"):
-        return _checked(find_variant_in_file(Path(model).absolute()))
-    place = find_or_pull_folder(model, precision, offline=offline).absolute()
-    manifest = read_folder_manifest(place)
-    taken = {each.name for each in manifest.get_variant(precision).inputs}
-    # Of a network that compares pictures with texts the tower for pictures.
-    takes_texts = "text" in find_kinds(entry_of_manifest(manifest).config.inputs, taken)
+        return _check_network(find_variant_in_file(Path(model).absolute()))
+    folder = find_or_pull_folder(model, precision, offline=offline).absolute()
+    manifest = read_folder_manifest(folder)
+    inputs = {tensor.name for tensor in manifest.get_variant(precision).inputs}
+    takes_texts = "text" in find_kinds(entry_of_manifest(manifest).config.inputs, inputs)
     tower = tower_variant("picture", precision)
-    variant = find_variant_in_folder(place, tower if takes_texts else precision)
-    return _checked(replace(variant, name=precision))
+    variant = find_variant_in_folder(folder, tower if takes_texts else precision)
+    return _check_network(replace(variant, name=precision))
 
 
-def _checked(variant: FoundVariant) -> FoundNetwork:
-    """**Raises** `BadRequest` for a network that gives no vectors of pictures."""
+def _check_network(variant: FoundVariant) -> FoundNetwork:
+    """Return a variant as a network, if it takes pictures alone and gives a vector of each.
+
+    **Raises** `BadRequest` or `BadFile` if it does not.
+    """
     network = FoundNetwork(**vars(variant))
-    taken = [each.name for each in network.variant.inputs]
-    if find_kinds(entry_of_manifest(network.manifest).config.inputs, taken) != {"picture"}:
+    inputs = [tensor.name for tensor in network.variant.inputs]
+    if find_kinds(entry_of_manifest(network.manifest).config.inputs, inputs) != {"picture"}:
         raise BadRequest(
-            f"{network.path} takes {' and '.join(taken)}: embed pictures with another."
+            f"{network.path} takes {' and '.join(inputs)}: embed pictures with another."
         )
-    for name, shape in network.outputs.items():
-        if name == "pooler_output" and not (len(shape) == 2 and isinstance(shape[1], int)):
-            raise BadFile(
-                f"the manifest of {network.path} says that {name} is {list(shape)}, which is no "
-                "vector for each picture: pull or build the folder again."
-            )
-    if "pooler_output" not in network.outputs:
+    shape = network.outputs.get("pooler_output")
+    if shape is None:
         raise BadRequest(
             f"{network.path} gives {', '.join(network.outputs)} and no pooler_output, which is the "
             "vector of a picture: build it with `--output pooler_output`, or take another model."
+        )
+    if len(shape) != 2 or not isinstance(shape[1], int):
+        raise BadFile(
+            f"the manifest of {network.path} says that pooler_output is {list(shape)}, which is no "
+            "vector for each picture: pull or build the folder again."
         )
     return network
 
 
 class Runner:
-    """A session whose runs have one thread each, of which so many go on together."""
+    """A session that several threads run, at most `lanes` of them at the same time."""
 
     def __init__(self, network: FoundNetwork, session: Session, lanes: int):
-        self.found, self.lanes = network, lanes
-        self.described = DescribedFile(network.path, network.manifest, network.variant, session)
-        self.free = threading.Semaphore(lanes)
+        self.network, self.lanes = network, lanes
+        self.file = DescribedFile(network.path, network.manifest, network.variant, session)
+        self.semaphore = threading.Semaphore(lanes)
 
-    def run(self, values: Sequence[Feeds], names: Sequence[str]) -> Mapping[str, Any]:
-        """Outputs of these names for pictures whose arrays are equally large."""
-        feeds = {name: np.concatenate([each[name] for each in values]) for name in values[0]}
-        with self.free:
-            return self.described.run_rows(names, feeds, self.described.manifest_shapes())
+    def run(self, feeds: Sequence[Feeds], outputs: Sequence[str]) -> Mapping[str, Any]:
+        """Return outputs by name for a batch of pictures whose arrays have equal shapes.
+
+        **Raises** `BadFile` if the file does not run, or does not match its manifest.
+        """
+        batch = {name: np.concatenate([arrays[name] for arrays in feeds]) for name in feeds[0]}
+        with self.semaphore:
+            return self.file.run_rows(outputs, batch, self.file.manifest_shapes())
 
 
 def lane_session(path: Path) -> Session:
-    """Session that runs a file, on one thread a run. **Raises** `BadFile`."""
+    """Return a session in which a run has one thread. **Raises** `BadFile`."""
     from zoo.common.runtime import ERRORS, NO_SPINNING, open_session
 
     try:

@@ -1,48 +1,83 @@
-"""The rows of an open dataset that are nearest to a picture, a text, or another row."""
+"""The rows of a dataset that are nearest to a picture, a text or another row."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from weights.opening import open_regular
 from weights.parameters import parameter
-from zoo.apps.embed.index import INDEXED_ROWS, read_index, unindexed_rows
-from zoo.apps.embed.query_vectors import picture_vector, text_vector
-from zoo.apps.embed.search_request import COUNT, MOST_ROWS, FoundRow, SearchRequest
-from zoo.apps.embed.vector_table import KEY, VectorTable
-from zoo.common.errors import BadRequest
+from zoo.apps.embed.description import KEY
+from zoo.apps.embed.index import INDEXED_ROWS, count_unindexed_rows, read_index
+from zoo.apps.embed.network import FoundNetwork, Runner, find_network, lane_session
+from zoo.apps.embed.requests import COUNT, MOST_ROWS, FoundRow, SearchRequest
+from zoo.apps.embed.vector_table import VectorTable, unit_rows
+from zoo.artifacts.find import is_built_folder
+from zoo.artifacts.session import open_file, open_folder
+from zoo.common.errors import BadFile, BadRequest
+from zoo.images.pictures import check_picture_header, pictures, read_picture, reduced_picture
 from zoo.images.pixel_values import Float32
+
+if TYPE_CHECKING:
+    from zoo.images.pictures import Picture
 
 
 def search_table(table: VectorTable, request: SearchRequest) -> list[FoundRow]:
-    """Return the rows of an open dataset that are most like a picture, a text or a row."""
-    if sum(each is not None for each in (request.picture, request.text, request.key)) != 1:
+    """Return the rows of an open dataset that are most similar to the query of a request.
+
+    **Raises** a `ZooError`.
+    """
+    if sum(query is not None for query in (request.picture, request.text, request.key)) != 1:
         raise BadRequest("give one thing to search for: a picture, a text or a key.")
     count = COUNT if request.count is None else request.count
     if not 0 < count <= MOST_ROWS:
         raise BadRequest(f"got the count {count}: ask for 1 to {MOST_ROWS:,} rows.")
-    own = None if request.key is None else table.row_of(request.key)
-    query, limit = _query(table, request, own), count + (own is not None)
+    query_row = None if request.key is None else table.row_of(request.key)
+    query = _query_vector(table, request, query_row)
     index = read_index(table) if table.count > INDEXED_ROWS else None
-    near = table.nearest(query, limit, index.probes if index else None, request.where)
-    pairs = zip(near.rows.tolist(), near.cosines.tolist(), strict=True)
-    kept = [(row, cosine) for row, cosine in pairs if row != own][:count]
-    values = table.take([row for row, _ in kept], (KEY, "width", "height"))
+    # One more, because the row that is the query is left out.
+    limit = count + (query_row is not None)
+    nearest = table.nearest(query, limit, index.probes if index else None, request.where)
+    pairs = zip(nearest.rows.tolist(), nearest.cosines.tolist(), strict=True)
+    matches = [(row, cosine) for row, cosine in pairs if row != query_row][:count]
+    records = table.take([row for row, _ in matches], (KEY, "width", "height"))
     return [
-        FoundRow(str(each[KEY]), cosine, each.get("width"), each.get("height"), row)
-        for (row, cosine), each in zip(kept, values, strict=True)
+        FoundRow(str(record[KEY]), cosine, record.get("width"), record.get("height"), row)
+        for (row, cosine), record in zip(matches, records, strict=True)
     ]
 
 
-def _query(table: VectorTable, request: SearchRequest, own: int | None) -> Float32:
-    """Return the vector `[dim]` of the picture, text or row that is searched for."""
-    if own is not None:
-        vector: Float32 = table.vectors([own])[0]
+def describe_index_use(table: VectorTable) -> str:
+    """Return a remark on how a large dataset is searched; an empty text for a small one.
+
+    A dataset is large if it has more than `INDEXED_ROWS` rows.
+    """
+    if table.count <= INDEXED_ROWS:
+        return ""
+    index = read_index(table)
+    if index is None:
+        advice = f"`zoo search {table.path} --index` makes it faster"
+        return f"all {table.count:,} rows were compared: {advice}"
+    later = count_unindexed_rows(table)
+    return (
+        f"by the index, which finds {index.recall:.1%} of the ten nearest rows that an exact "
+        f"search finds{f'; it lacks {later:,} rows, which were compared' if later else ''}"
+    )
+
+
+def _query_vector(table: VectorTable, request: SearchRequest, row: int | None) -> Float32:
+    """Return the vector `[dim]`, of length 1, of the row, the text or the picture of a request."""
+    if row is not None:
+        vector: Float32 = table.vectors([row])[0]
         return vector
     if request.text is not None:
-        vectors = text_vector(table, request.text, request.model)
+        vectors = _text_vector(table, request.text, request.model)
     else:
         assert request.picture is not None
-        vectors = picture_vector(table, request.picture, request.model)
+        vectors = _picture_vector(table, request.picture, request.model)
     if vectors.shape != (1, table.dim):
         raise BadRequest(
             f"the model gives vectors of {vectors.shape[-1]} numbers, and those of {table.path} "
@@ -51,16 +86,61 @@ def _query(table: VectorTable, request: SearchRequest, own: int | None) -> Float
     return np.ascontiguousarray(vectors[0], np.float32)
 
 
-def told_index(table: VectorTable) -> str:
-    """Return a remark on how a large dataset is searched; empty for a small one."""
-    if table.count <= INDEXED_ROWS:
-        return ""
-    index = read_index(table)
-    if index is None:
-        advice = f"`zoo search {table.path} --index` makes it faster"
-        return f"all {table.count:,} rows were compared: {advice}"
-    later = unindexed_rows(table)
-    return (
-        f"by the index, which finds {index.recall:.1%} of the ten nearest rows that an exact "
-        f"search finds{f'; it lacks {later:,} rows, which were compared' if later else ''}"
-    )
+def _picture_vector(table: VectorTable, picture: Picture, model: Path | None) -> Float32:
+    """Return the vector `[1, dim]` of a picture, which is read as those of the rows were."""
+    network = _find_table_network(table, model)
+    smallest = network.smallest_sides if table.description.draft else None
+    if isinstance(picture, str | os.PathLike):
+        # A file without the header of a picture is refused before memory for all of it is taken.
+        check_picture_header(Path(picture))
+        with open_regular(picture) as file:
+            read = read_picture(file.read(), repr(os.fspath(picture)), smallest)
+    else:
+        read = reduced_picture(pictures(picture)[0], smallest)
+    runner = Runner(network, lane_session(network.path), 1)
+    outputs = runner.run([network.make_feeds(read)], ["pooler_output"])
+    return unit_rows(np.array(outputs["pooler_output"], np.float32))
+
+
+def _text_vector(table: VectorTable, text: str, model: Path | None) -> Float32:
+    """Return the vector `[1, dim]` of a text.
+
+    **Raises** a `ZooError`, also if the model of the dataset takes no texts.
+    """
+    if table.network.similarity is None:
+        raise BadRequest(
+            f"{table.path} is of {table.network.model}, which knows pictures alone: search for a "
+            "picture, or make a dataset of a model with a tower for texts, as "
+            "siglip2_vitb16_224_dual."
+        )
+    path = _find_table_network(table, model).named_path
+    is_file = path.suffix == ".onnx"
+    loaded = open_file(path) if is_file else open_folder(path, table.network.variant)
+    return loaded.text([text])
+
+
+def _find_table_network(table: VectorTable, model: Path | None) -> FoundNetwork:
+    """Return the network that made the vectors of a dataset.
+
+    **Arguments:** `model` is its file or folder; None is the path that the dataset notes.
+    **Raises** `BadFile` if there is no model, or if the digests of its files are other ones.
+    """
+    stated = table.network
+    path = Path(stated.place) if model is None else model
+    if not (path.is_file() if path.suffix == ".onnx" else is_built_folder(path)):
+        origin = f"{path}, where {table.path} notes it," if model is None else f"{path}"
+        raise BadFile(
+            f"{origin} has no model: name the file or folder of {stated.model} that made the "
+            f"vectors with {parameter('model')}."
+        )
+    network = find_network(os.fspath(path), stated.variant, offline=True)
+    folder = network.path.parents[len(Path(network.variant.file).parts) - 1]
+    files = (network.manifest.files_by_name[name] for name in network.variant.files)
+    if network.digest != stated.model_sha256 or not all(
+        file.is_intact_in(folder) for file in files
+    ):
+        raise BadFile(
+            f"{path} is of another model than {table.path}, whose vectors are of "
+            f"{stated.label}: name that with {parameter('model')}."
+        )
+    return network

@@ -1,11 +1,10 @@
-"""`zoo.search`; it imports what it needs when it is called."""
+"""`zoo.search`. Libraries are imported when it is called."""
 
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from zoo.apps.embed.embed_request import VECTOR
-from zoo.apps.embed.search_request import (
+from zoo.apps.embed.requests import (
     COLUMN,
     COUNT,
     DATASET,
@@ -14,9 +13,11 @@ from zoo.apps.embed.search_request import (
     PICTURE,
     ROW_KEY,
     TEXT,
+    VECTOR,
     WHERE,
     FoundRow,
     SearchRequest,
+    need_lance,
 )
 from zoo.common.options import documented
 
@@ -36,26 +37,25 @@ def search(
     vector: Annotated[str, COLUMN] = VECTOR,
     model: Annotated[str | os.PathLike[str] | None, MODEL] = None,
 ) -> list[FoundRow]:
-    """The rows of a dataset of `zoo embed` that are most like something, best first.
+    """Return the rows of a dataset of `zoo embed` that are most similar to a query, best first.
 
-    Up to 100,000 rows each is compared; of more, if there is an index (`zoo search --index`), those
-    that the index finds.
+    The query is a picture, a text or the key of a row. A row that is the query is not returned. Up
+    to 100,000 rows are all compared. A larger dataset is searched with its index, if `zoo search
+    --index` has built one, which may not find all of the nearest rows.
 
     **Arguments:**
 
     {options}
 
-    One of a picture, a text and a key is given, and a row that is named by its key is not found
-    itself.
-
-    **Raises** a `ZooError`, also where `model` is another one than the dataset's.
+    **Raises** a `ZooError`, also if `model` did not make the vectors of the dataset.
 
     >>> zoo.search("cats.lance", "cat.png")[0].key
     'cat.png'
     """
+    need_lance()
     from zoo.apps.embed.search import search_table
     from zoo.apps.embed.vector_table import open_vectors
 
-    place = None if model is None else Path(model)
-    asked = SearchRequest(picture, text, key, where, count, vector, place)
-    return search_table(open_vectors(Path(dataset), vector), asked)
+    model_path = None if model is None else Path(model)
+    request = SearchRequest(picture, text, key, where, count, vector, model_path)
+    return search_table(open_vectors(Path(dataset), vector), request)

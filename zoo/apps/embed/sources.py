@@ -2,77 +2,78 @@
 
 from __future__ import annotations
 
-import codecs
 import glob
 import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from importlib.util import find_spec
 from typing import Any, BinaryIO, cast
 
-from weights.opening import open_regular
+import fsspec
+
+from weights.opening import as_utf8, open_regular
 from zoo.apps.embed.description import Kind, StatedSource
-from zoo.common.errors import BadRequest, MissingLibrary
+from zoo.common.errors import BadRequest
 from zoo.images.pictures import may_be_picture, name_ending
 
 ARCHIVES: dict[str, Kind] = {".tar": "tar", ".tgz": "tar", ".gz": "tar", ".parquet": "parquet"}
-"""Suffixes of files that hold many pictures."""
+"""Endings of files that contain many pictures."""
 
-LIST = ".txt"
+LIST = ".txt"  # the ending of a list of paths, one a line
 
 UNREADABLE = "!"
-"""First character of a stamp that stands for an entry that cannot be read; the reason follows."""
+"""The first character of a stamp of something that cannot be read. The reason follows."""
 
 LINKED = UNREADABLE + "is a link to a folder, which is not followed: name that folder as a source."
 
 NO_TEXT = UNREADABLE + "is no UTF-8, as keys are: give the picture another name."
 
 TIMES = "mtime", "LastModified", "last_modified", "updated", "ETag", "etag", "created"
-"""Names of the modification time, or its substitute, in file systems of fsspec."""
-
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""Byte order marks of UTF-16, in which Windows PowerShell's `>` writes."""
+"""Names of the modification time, or its substitute, in the file systems of fsspec."""
 
 StampedName = tuple[str, str]
-"""Name of a file below its source, and its stamp: size, time and mode as far as they are known."""
-
-
-def need_library(library: str) -> None:
-    """**Raises** `MissingLibrary` if a library of the extra `[embed]` is not installed."""
-    if find_spec(library) is None:
-        raise MissingLibrary(f"{library} is not installed: `pip install fsspec pyarrow pylance`.")
+"""The path of a file below its source, and its stamp: size, time and mode as far as known. A stamp
+that begins with `UNREADABLE` is a reason instead."""
 
 
 def state_sources(texts: Sequence[str]) -> tuple[StatedSource, ...]:
-    """Return the sources that a request names, with braces and patterns expanded.
+    """Return the sources that paths, URLs and patterns stand for, each once.
 
-    **Raises** `BadRequest`.
+    If several sources are folders, the names of the folders become the prefixes of their keys.
+
+    **Raises** `BadRequest` if one does not exist, or if two folders have the same name.
     """
     if not texts:
         raise BadRequest("got no source of pictures: name a folder, a list, tar files or Parquet.")
     sources = dict.fromkeys(
-        source for text in texts for name in expand_braces(str(text)) for source in _resolve(name)
+        source for text in texts for name in expand_braces(text) for source in _resolve(name)
     )
-    folders = [source for source in sources if source.kind == "folder"]
+    folders = [source.path for source in sources if source.kind == "folder"]
     if len(folders) < 2:
         return tuple(sources)
-    names = [source.path.rstrip("/").rpartition("/")[2] for source in folders]
+    names = [path.rstrip("/").rpartition("/")[2] for path in folders]
     if len(set(names)) < len(names):
         raise BadRequest(
             f"two of the folders are called {max(names, key=names.count)}, so that pictures of "
             "both could have one key: name the folder above them."
         )
-    prefixes = {source.path: f"{name}/" for source, name in zip(folders, names, strict=True)}
+    prefixes = dict(zip(folders, names, strict=True))
     return tuple(
-        source.model_copy(update={"prefix": prefixes.get(source.path, "")}) for source in sources
+        source.model_copy(update={"prefix": f"{prefixes[source.path]}/"})
+        if source.kind == "folder"
+        else source
+        for source in sources
     )
 
 
 def _resolve(text: str) -> Iterator[StatedSource]:
-    """Yield the sources that one name or pattern stands for. **Raises** `BadRequest`."""
+    """Yield the sources that a path, URL or pattern without braces stands for.
+
+    Pictures that match a pattern are one source, archives and lists are a source each.
+    **Raises** `BadRequest`.
+    """
     if printable_name(text) != text:
         raise BadRequest(f"the name {printable_name(text)} is no UTF-8: give it another.")
     path = text if is_url(text) else os.path.abspath(text)
@@ -80,22 +81,19 @@ def _resolve(text: str) -> Iterator[StatedSource]:
     if system.isdir(path):
         yield StatedSource(kind="folder", path=path)
         return
-    if system.exists(path):
-        yield _file_source(path)
-        return
-    if not re.search(r"[*?\[]", path):
-        raise BadRequest(f"{text} is not there: name a folder, a list, tar files or Parquet.")
-    matches = find_matches(path)
+    matches = [path] if system.exists(path) else find_matches(path)
     if not matches:
-        raise BadRequest(f"{text} matches nothing: name what is there.")
+        is_pattern = re.search(r"[*?\[]", path)
+        raise BadRequest(
+            f"{text} matches nothing: name what is there."
+            if is_pattern
+            else f"{text} is not there: name a folder, a list, tar files or Parquet."
+        )
     files = [match for match in matches if name_ending(match) in (*ARCHIVES, LIST)]
     if len(files) < len(matches):
         yield StatedSource(kind="list", path=path)
-    yield from map(_file_source, files)
-
-
-def _file_source(path: str) -> StatedSource:
-    return StatedSource(kind=ARCHIVES.get(name_ending(path), "list"), path=path)
+    for file in files:
+        yield StatedSource(kind=ARCHIVES.get(name_ending(file), "list"), path=file)
 
 
 def expand_braces(text: str) -> list[str]:
@@ -104,23 +102,20 @@ def expand_braces(text: str) -> list[str]:
     if match is None:
         return [text]
     if match[1] is None:
-        inner = match[3].split(",")
+        values = match[3].split(",")
     else:
-        inner = [f"{i:0{len(match[1])}d}" for i in range(int(match[1]), int(match[2]) + 1)]
+        values = [f"{i:0{len(match[1])}d}" for i in range(int(match[1]), int(match[2]) + 1)]
     before, after = text[: match.start()], text[match.end() :]
-    return [name for item in inner for name in expand_braces(before + item + after)]
+    return [name for value in values for name in expand_braces(before + value + after)]
 
 
 def is_url(path: str) -> bool:
-    """Return whether a path is a URL, which fsspec reads."""
+    """Return whether a path is a URL, which fsspec opens."""
     return "://" in path
 
 
 def file_system(path: str) -> Any:
-    """Return fsspec's file system of a path or URL. **Raises** `BadRequest` or `MissingLibrary`."""
-    need_library("fsspec")
-    import fsspec
-
+    """Return fsspec's file system for a path or URL. **Raises** `BadRequest`."""
     try:
         return fsspec.url_to_fs(path)[0]
     except (ValueError, ImportError) as error:
@@ -128,7 +123,7 @@ def file_system(path: str) -> Any:
 
 
 def open_source(path: str) -> BinaryIO:
-    """Open a file or URL to read. **Raises** `OSError`, or `BadRequest` for no URL."""
+    """Open a file or URL for reading bytes. **Raises** `OSError`, or `BadRequest` for no URL."""
     if is_url(path):
         return cast(BinaryIO, file_system(path).open(path, "rb"))
     return open_regular(path)
@@ -143,46 +138,27 @@ def find_matches(pattern: str) -> list[str]:
 
 
 def file_stamp(path: str) -> str:
-    """Return size, time and mode of a file; empty if it does not exist."""
+    """Return the stamp of a file or URL; empty if it does not exist."""
     try:
         if is_url(path):
-            return _remote_stamp(file_system(path).info(path))
+            return _info_stamp(file_system(path).info(path))
         status = os.stat(path)
     except OSError:
         return ""
-    # A file that could not be read for want of permission can be read with another mode.
-    stamp = f"{status.st_size}-{status.st_mtime_ns}-{status.st_mode:o}"
-    return LINKED if stat.S_ISDIR(status.st_mode) else stamp
+    if stat.S_ISDIR(status.st_mode):
+        return LINKED
+    # The mode counts because a file that could not be read may get other permissions.
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_mode:o}"
 
 
-def _remote_stamp(info: Mapping[str, Any]) -> str:
+def _info_stamp(info: dict[str, Any]) -> str:
+    """Return the stamp of a file from the description that fsspec has of it."""
     times = (info[name] for name in TIMES if info.get(name) is not None)
     return f"{info.get('size', '')}-{next(times, '')}"
 
 
-def _files_below(folder: str) -> Iterator[StampedName]:
-    """Yield the files below a folder, without hidden ones if it is on this machine."""
-    if is_url(folder):
-        system = file_system(folder)
-        root = system.unstrip_protocol(folder).rstrip("/") + "/"
-        for path, info in system.find(folder, detail=True).items():
-            yield system.unstrip_protocol(path).removeprefix(root), _remote_stamp(info)
-        return
-    unreadable = list[OSError]()
-    for root, folders, names in os.walk(folder, onerror=unreadable.append):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        links = (name for name in folders if os.path.islink(os.path.join(root, name)))
-        for name in (*names, *links):
-            if not name.startswith("."):
-                path = os.path.join(root, name)
-                yield os.path.relpath(path, folder), file_stamp(path)
-    for error in unreadable:
-        name = os.path.relpath(error.filename, folder)
-        yield name, f"{UNREADABLE}cannot be opened ({error.strerror})."
-
-
 def source_root(source: StatedSource) -> str:
-    """Return the folder that the names of a source's pictures are below."""
+    """Return the folder that the names of a source's pictures are relative to."""
     if source.kind == "folder":
         return source.path
     is_file = file_system(source.path).exists(source.path)
@@ -191,33 +167,14 @@ def source_root(source: StatedSource) -> str:
 
 
 def list_names(source: StatedSource, passed: Counter[str]) -> Iterator[StampedName]:
-    """Yield the names of the pictures of a folder, list or pattern, below its root.
+    """Yield the pictures of a folder, list or pattern, relative to its root.
 
-    Names that are no pictures are counted in `passed`, by their suffix.
+    Other files of a folder or pattern are counted in `passed` by the ending of their names.
     """
-    if source.kind == "folder":
-        yield from _pictures(_files_below(source.path), passed)
+    if source.kind == "list" and file_system(source.path).exists(source.path):
+        yield from _listed_names(source.path)
         return
-    root, system = source_root(source), file_system(source.path)
-    if not system.exists(source.path):
-        paths = (path for path in find_matches(source.path) if not system.isdir(path))
-        files = (
-            (path.removeprefix(f"{root}/"), file_stamp(path))
-            for path in dict.fromkeys(paths)
-            if name_ending(path) not in (*ARCHIVES, LIST)
-        )
-        yield from _pictures(files, passed)
-    elif name_ending(source.path) != LIST:
-        yield source.path.rpartition("/")[2], file_stamp(source.path)
-    else:
-        names = (line.strip() for line in read_list(source.path))
-        for name in dict.fromkeys(name for name in names if name):
-            path = picture_path(root, name)
-            # A request for the state of each URL would take as long as reading it.
-            yield name, "" if is_url(path) else file_stamp(path)
-
-
-def _pictures(files: Iterator[StampedName], passed: Counter[str]) -> Iterator[StampedName]:
+    files = _files_below(source.path) if source.kind == "folder" else _matching_files(source)
     for name, stamp in files:
         if may_be_picture(name) or stamp.startswith(UNREADABLE):
             yield name, stamp
@@ -225,24 +182,57 @@ def _pictures(files: Iterator[StampedName], passed: Counter[str]) -> Iterator[St
             passed[printable_name(name_ending(name))] += 1
 
 
-def read_list(path: str) -> list[str]:
-    """Return the lines of a list in UTF-8, or in UTF-16 with its byte order mark.
+def _listed_names(path: str) -> Iterator[StampedName]:
+    """Yield the names in a list, or the name of a single picture."""
+    root, _, name = path.rpartition("/")
+    names = read_list(path) if name_ending(path) == LIST else [name]
+    for name in dict.fromkeys(name.strip() for name in names):
+        picture = picture_path(root, name)
+        # A request for the state of each URL would take as long as reading it.
+        if name:
+            yield name, "" if is_url(name) else file_stamp(picture)
 
-    Bytes that are no UTF-8 stay, as file names have them. **Raises** `BadRequest` for a file that
-    is no text.
+
+def _matching_files(source: StatedSource) -> Iterator[StampedName]:
+    """Yield the files that match a pattern, without folders, archives and lists."""
+    root, system = source_root(source), file_system(source.path)
+    for path in dict.fromkeys(find_matches(source.path)):
+        if name_ending(path) not in (*ARCHIVES, LIST) and not system.isdir(path):
+            yield path.removeprefix(f"{root}/"), file_stamp(path)
+
+
+def _files_below(folder: str) -> Iterator[StampedName]:
+    """Yield the files below a folder. Local names that begin with a dot are left out.
+
+    Links to folders, and folders that cannot be opened, are yielded with a reason as their stamp.
+    """
+    if is_url(folder):
+        system = file_system(folder)
+        root = system.unstrip_protocol(folder).rstrip("/") + "/"
+        for path, info in system.find(folder, detail=True).items():
+            yield system.unstrip_protocol(path).removeprefix(root), _info_stamp(info)
+        return
+    errors = list[OSError]()
+    for root, folders, names in os.walk(folder, onerror=errors.append):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        links = [name for name in folders if os.path.islink(os.path.join(root, name))]
+        for name in names + links:
+            if not name.startswith("."):
+                path = os.path.join(root, name)
+                yield os.path.relpath(path, folder), file_stamp(path)
+    for error in errors:
+        name = os.path.relpath(error.filename, folder)
+        yield name, f"{UNREADABLE}cannot be opened ({error.strerror})."
+
+
+def read_list(path: str) -> list[str]:
+    """Return the lines of a list in UTF-8, or in UTF-16 with a byte order mark.
+
+    Bytes that are no UTF-8 become surrogates, as in the names of files that Python lists.
+    **Raises** `BadRequest` if the file is no text.
     """
     with closing(open_source(path)) as file:
-        data = file.read()
-    try:
-        text = (
-            data.decode("utf-16")
-            if data.startswith(UTF_16)
-            else data.decode("utf-8-sig", "surrogateescape")
-        )
-    except UnicodeError as error:
-        raise BadRequest(
-            f"{path} begins as UTF-16 and is none: save the list as UTF-8, one name a line."
-        ) from error
+        text = as_utf8(file.read()).decode("utf-8", "surrogateescape")
     if "\0" in text:
         raise BadRequest(
             f"{path} is no list of pictures, one name a line (it holds bytes of zero): give a "
@@ -251,9 +241,9 @@ def read_list(path: str) -> list[str]:
     return text.split("\n")
 
 
-def picture_path(folder: str, name: str) -> str:
-    """Return the path of a picture of a list or folder; a list may name absolute paths and URLs."""
-    return name if name.startswith("/") or is_url(name) else f"{folder}/{name}"
+def picture_path(root: str, name: str) -> str:
+    """Return the path of a picture. The name in a list may be an absolute path or a URL."""
+    return name if name.startswith("/") or is_url(name) else f"{root}/{name}"
 
 
 def picture_key(source: StatedSource, name: str) -> str:
@@ -262,5 +252,5 @@ def picture_key(source: StatedSource, name: str) -> str:
 
 
 def printable_name(name: str) -> str:
-    """Return a name as text, with bytes that are no UTF-8 written as escapes."""
+    """Return a name of a file as text, in which bytes that are no UTF-8 are escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Dataset of vectors that is opened for searching."""
+"""Search in one column of vectors of a dataset: by condition, by key and by similarity."""
 
 from __future__ import annotations
 
@@ -7,41 +7,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import lance
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+from lance import LanceDataset
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
-from zoo.apps.embed.dataset import prepare_lance, readable
-from zoo.apps.embed.description import Description, StatedNetwork, read_description
-from zoo.apps.embed.embed_request import VECTOR
-from zoo.common.errors import BadFile, BadRequest, first_line
+from zoo.apps.embed.dataset import LANCE_ERRORS, lance_reading, lance_reason, quoted
+from zoo.apps.embed.description import KEY, Description, StatedNetwork, read_description
+from zoo.apps.embed.requests import VECTOR
+from zoo.common.errors import BadFile, BadRequest
 from zoo.images.pixel_values import Float32
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from lance import LanceDataset
-
 Rows = NDArray[np.int64]
-"""Offsets of rows in a dataset."""
+"""Offsets of rows in a dataset, counted from 0 in the order of its fragments."""
 
 ROWS_AT_ONCE = 2048
-"""Rows that are read at once: of 1,024 numbers they take 8 MB in float32."""
+"""The number of rows that are read together. With 1,024 numbers a vector they take 8 MB."""
 
 REFINED = 10
-"""Candidates of an index that are compared exactly, per row that is asked for."""
+"""For each row that is requested, an index finds this many candidates, which are then compared
+exactly."""
 
-KEY, THUMBNAIL = "key", "thumbnail"
-OFFSET = "_rowoffset"
-"""Lance's name of a row's offset."""
-
-
-class VectorBlock(NamedTuple):
-    """Offsets of rows `[n]`, in order, and their vectors `[n, dim]` at length 1."""
-
-    rows: Rows
-    vectors: Float32
+OFFSET = "_rowoffset"  # the name of the virtual column in which Lance returns the offset of a row
 
 
 class Nearest(NamedTuple):
@@ -53,165 +46,164 @@ class Nearest(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorTable:
-    """Dataset of which one column of vectors is compared, and the model of that column."""
+    """A dataset and the column of vectors that a search compares.
+
+    `network` describes the model that computed the vectors of this column.
+    """
 
     path: Path
-    about: Description
-    source: LanceDataset
+    description: Description
+    table: LanceDataset
     network: StatedNetwork
 
     @property
     def column(self) -> str:
-        """The column of the vectors."""
+        """The name of the column of vectors."""
         return self.network.column
-
-    @cached_property
-    def count(self) -> int:
-        """The number of rows that have a vector."""
-        return int(self.source.count_rows(f"{self.column} is not null"))
-
-    @cached_property
-    def all_rows(self) -> int:
-        """The number of rows, with those of pictures that could not be read."""
-        return int(self.source.count_rows())
 
     @property
     def dim(self) -> int:
-        """The numbers of a vector."""
+        """The number of elements of a vector."""
         return self.network.dim
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
-        return list(self.source.schema.names)
+        """The names of all columns of the dataset."""
+        return list(self.table.schema.names)
 
-    @property
-    def plain(self) -> list[str]:
-        """The columns of numbers and texts, which a condition can name."""
-        import pyarrow.types as kinds
+    @cached_property
+    def count(self) -> int:
+        """The number of rows that have a vector."""
+        return int(self.table.count_rows(f"{self.column} is not null"))
 
-        return [
-            field.name
-            for field in self.source.schema
-            if not (kinds.is_nested(field.type) or kinds.is_binary(field.type))
-        ]
+    def blocks(self, condition: str | None = None) -> Iterator[tuple[Rows, Float32]]:
+        """Yield the offsets `[n]` of a block of rows and their vectors `[n, dim]`, of length 1.
 
-    def blocks(self, condition: str | None = None) -> Iterator[VectorBlock]:
-        """Yield the vectors of all rows, or of those that a condition in SQL is true of.
+        The blocks are in the order of the rows.
 
-        **Raises** `BadFile`, or `BadRequest` for something that is no condition.
+        **Arguments:** `condition` is an SQL expression on the columns; rows for which it is not
+        true are left out. **Raises** `BadRequest` if Lance rejects it, or `BadFile`.
         """
-        wanted = f"{self.column} is not null"
-        if condition is not None:
-            wanted = f"({condition}) and {wanted}"
-        with usable_condition(self, condition):
-            for batch in self.source.to_batches(
-                columns=[self.column, OFFSET], filter=wanted, batch_size=ROWS_AT_ONCE
+        has_vector = f"{self.column} is not null"
+        row_filter = has_vector if condition is None else f"({condition}) and {has_vector}"
+        with self._checking(condition):
+            for batch in self.table.to_batches(
+                columns=[self.column, OFFSET], filter=row_filter, batch_size=ROWS_AT_ONCE
             ):
-                rows = batch.column(1).to_numpy().astype(np.int64)
-                yield VectorBlock(rows, unit_rows(_vectors(batch.column(0), self)))
+                rows = batch[OFFSET].to_numpy().astype(np.int64)
+                yield rows, self._to_unit_vectors(batch[self.column])
 
     def vectors(self, rows: Sequence[int] | Rows) -> Float32:
-        """Return the vectors of rows `[n, dim]`, at length 1. **Raises** `BadFile`."""
-        with readable(self.path):
-            taken = self.source.take(list(map(int, rows)), columns=[self.column])
-            parts = [_vectors(chunk, self) for chunk in taken.column(0).chunks]
-        return unit_rows(np.concatenate(parts)) if parts else np.zeros((0, self.dim), np.float32)
+        """Return the vectors `[n, dim]` of rows, scaled to length 1. **Raises** `BadFile`."""
+        with lance_reading(self.path):
+            taken = self.table.take(list(map(int, rows)), columns=[self.column])
+        return self._to_unit_vectors(taken[self.column])
 
     def nearest(
         self, query: Float32, count: int, probes: int | None = None, where: str | None = None
     ) -> Nearest:
-        """Return the nearest rows, with cosines that are computed from the rows' own vectors.
+        """Return the rows whose vectors have the largest cosines with a query.
 
-        **Arguments:** `query` `[dim]` at length 1; `probes` is the number of partitions of the
-        index that are searched, None to compare every row; `where` is a condition in SQL. Rows that
-        the index does not have yet are compared one by one. **Raises** `BadFile`, or `BadRequest`
-        for something that is no condition.
+        The cosines are computed in float32 from the vectors in the dataset, also with an index.
+
+        **Arguments:**
+
+        - `query`: a vector `[dim]` of length 1.
+        - `count`: the largest number of rows to return.
+        - `probes`: the number of partitions of the index that are searched; rows that were added
+          after the index was built are all compared. None compares all rows without the index.
+        - `where`: an SQL condition on the rows, which is evaluated before the search.
+
+        **Raises** `BadRequest` if Lance rejects the condition, or `BadFile`.
         """
         options = {"column": self.column, "q": query, "k": count, "metric": "cosine"}
         options["use_index"] = probes is not None
         if probes is not None:
             options |= {"minimum_nprobes": probes, "refine_factor": REFINED}
-        with usable_condition(self, where):
-            found = self.source.to_table(
-                columns=[OFFSET, "_distance"], nearest=options, filter=where, prefilter=True
+        columns = [OFFSET, self.column, "_distance"]
+        with self._checking(where):
+            found = self.table.to_table(
+                columns=columns, nearest=options, filter=where, prefilter=True
             )
-        rows = found.column(0).to_numpy().astype(np.int64)
-        cosines = self.vectors(rows) @ query
+        cosines = self._to_unit_vectors(found[self.column]) @ query
         order = np.argsort(-cosines, kind="stable")
-        return Nearest(rows[order], cosines[order])
+        return Nearest(found[OFFSET].to_numpy().astype(np.int64)[order], cosines[order])
 
     def take(self, rows: Sequence[int] | Rows, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Return columns of rows, without those that the dataset lacks."""
+        """Return a dict from column names to values for each row.
+
+        Columns that the dataset does not have are left out. **Raises** `BadFile`.
+        """
         names = [name for name in columns if name in self.columns]
-        with readable(self.path):
-            table = self.source.take(list(map(int, rows)), columns=names)
-            records: list[dict[str, Any]] = table.to_pylist()
-            return records
+        with lance_reading(self.path):
+            records: list[dict[str, Any]] = self.table.take(
+                list(map(int, rows)), columns=names
+            ).to_pylist()
+        return records
 
     def row_of(self, key: str) -> int:
-        """Return the first row that has a key and a vector. **Raises** `BadRequest`."""
-        quoted = key.replace("'", "''")
-        condition = f"{KEY} = '{quoted}' and {self.column} is not null"
-        with readable(self.path):
-            found = self.source.to_table(columns=[OFFSET], filter=condition, limit=1)
+        """Return the offset of the first row that has this key and a vector.
+
+        **Raises** `BadRequest` if there is none.
+        """
+        condition = f"{KEY} = {quoted(key)} and {self.column} is not null"
+        with lance_reading(self.path):
+            found = self.table.to_table(columns=[OFFSET], filter=condition, limit=1)
         if not len(found):
             raise BadRequest(f"{self.path} has no row with the key {key!r}: name one that it has.")
-        return int(found.column(0)[0].as_py())
+        return int(found[OFFSET][0].as_py())
+
+    def _to_unit_vectors(self, column: pa.Array | pa.ChunkedArray) -> Float32:
+        """Return a column of vectors without nulls as an array `[n, dim]`, scaled to length 1."""
+        numbers = pc.list_flatten(column).to_numpy().astype(np.float32)
+        return unit_rows(numbers.reshape(-1, self.dim))
+
+    @contextmanager
+    def _checking(self, condition: str | None) -> Generator[None]:
+        """Translate errors of Lance in a block that reads rows with an SQL condition.
+
+        Lance has no class of errors for conditions, so that every error counts as one of the
+        condition if there is one. **Raises** `BadRequest` then, and `BadFile` for None.
+        """
+        if condition is None:
+            with lance_reading(self.path):
+                yield
+            return
+        try:
+            yield
+        except LANCE_ERRORS as error:
+            reason = lance_reason(error).removeprefix("Invalid user input: ").rstrip(".")
+            names = ", ".join(
+                field.name
+                for field in self.table.schema
+                if not (kinds.is_nested(field.type) or kinds.is_binary(field.type))
+            )
+            raise BadRequest(
+                f"{parameter('where')} {condition!r} cannot be used ({reason}): write a condition "
+                f"of SQL on the columns {names}, such as 'width > 500'."
+            ) from error
 
 
 def unit_rows(vectors: Float32) -> Float32:
-    """Scale vectors to length 1, in place; a vector of zeros stays."""
-    vectors /= np.maximum(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), 1e-12)[:, None]
+    """Scale vectors `[n, dim]` to length 1, in place, and return them. Zero vectors stay zero."""
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return vectors
 
 
-def _vectors(column: pa.Array, table: VectorTable) -> Float32:
-    """Return a column of lists as `[n, dim]`."""
-    values = column.flatten().to_numpy(zero_copy_only=False)
-    return values.reshape(-1, table.dim).astype(np.float32)
-
-
 def open_vectors(path: Path, column: str = VECTOR) -> VectorTable:
-    """Open a dataset to compare one of its columns of vectors.
+    """Open a dataset to search in one of its columns of vectors.
 
-    **Raises** `BadFile` for something else, `BadRequest` if it has no such column, and
-    `MissingLibrary` if Lance is not installed.
+    **Raises** `BadFile` if the path is no dataset of `zoo embed`, `BadRequest` if the dataset has
+    no such column of vectors.
     """
-    prepare_lance()
-    import lance
-
     if not path.is_dir():
         raise BadFile(f"{path} is no dataset of `zoo embed`: make one with `zoo embed … --out`.")
-    with readable(path):
-        source = lance.dataset(str(path))
-        about = read_description(path, source.schema.metadata)
-        networks = {network.column: network for network in about.networks}
-        if column not in networks:
-            named = ", ".join(networks)
-            raise BadRequest(f"{path} has no vectors in {column}: choose among {named}.")
-        for name in {KEY, column} - {*source.schema.names}:
-            raise BadFile(f"{path} has no column {name} any more: make it again with `zoo embed`.")
-        return VectorTable(path, about, source, networks[column])
-
-
-@contextmanager
-def usable_condition(table: VectorTable, condition: str | None) -> Generator[None]:
-    """Raise `BadRequest` in place of Lance's errors for a condition, `BadFile` without one."""
-    try:
-        with readable(table.path):
-            yield
-    except BadFile as error:
-        if condition is None:
-            raise
-        raise BadRequest(
-            f"{parameter('where')} {condition!r} cannot be used "
-            f"({_reason(error.__cause__ or error)}): write a condition of SQL on the columns "
-            f"{', '.join(table.plain)}, such as 'width > 500'."
-        ) from error
-
-
-def _reason(error: BaseException) -> str:
-    """Return the text of a library's error, without the line of its own program."""
-    text = first_line(error).partition(", /")[0].removeprefix("Invalid user input: ")
-    return text.rstrip(".")
+    with lance_reading(path):
+        table = lance.dataset(str(path))
+    description = read_description(path, table.schema.metadata)
+    networks = {network.column: network for network in description.networks}
+    if column not in networks:
+        raise BadRequest(f"{path} has no vectors in {column}: choose among {', '.join(networks)}.")
+    for name in {KEY, column} - {*table.schema.names}:
+        raise BadFile(f"{path} has no column {name} any more: make it again with `zoo embed`.")
+    return VectorTable(path, description, table, networks[column])

@@ -4,12 +4,13 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weights.progress import Progress
-from zoo.apps.embed.vector_table import KEY, THUMBNAIL, VectorTable, open_vectors
+from zoo.apps.embed.description import KEY, THUMBNAIL
+from zoo.apps.embed.requests import need_lance
 from zoo.apps.site.folders import BuiltFolder
 from zoo.architectures.inputs import Kind, find_kinds
 from zoo.artifacts.choices import tower_variant
@@ -17,6 +18,9 @@ from zoo.artifacts.read import to_text
 from zoo.common.errors import BadRequest
 from zoo.common.staging import write_text
 from zoo.images.pictures import read_picture
+
+if TYPE_CHECKING:
+    from zoo.apps.embed.vector_table import VectorTable
 
 SEARCH, VECTORS_FILE, KEYS, THUMBNAILS = "search", "vectors.f16", "keys.json", "thumbnails"
 """The folder of the search page in a site, and the names of its contents."""
@@ -47,7 +51,7 @@ class SearchableDataset:
     """
 
     name: str
-    table: VectorTable
+    table: "VectorTable"
     built: BuiltFolder
 
     @property
@@ -80,7 +84,7 @@ class SearchableDataset:
         """
         names = (
             prefix + name
-            for name in (self.table.about.variant, *EQUIVALENT_VARIANTS)
+            for name in (self.table.description.variant, *EQUIVALENT_VARIANTS)
             for prefix in prefixes
         )
         return next((name for name in names if _runs_in_browser(self.built, name, kind)), None)
@@ -110,18 +114,21 @@ def read_searchable(dataset: Path, models: Sequence[BuiltFolder]) -> SearchableD
     **Raises** `BadRequest` if the dataset is empty or too large, or if none of `models` computed
     its vectors, and `BadFile` if it cannot be read.
     """
+    need_lance()
+    from zoo.apps.embed.vector_table import open_vectors
+
     table = open_vectors(dataset)
     if not 0 < table.count <= MAX_SEARCHED_ROWS:
         raise BadRequest(
             f"{dataset} has {table.count:,} rows, and a page searches 1 to {MAX_SEARCHED_ROWS:,}, "
             "which every visitor downloads: name a smaller dataset, or use `zoo search`."
         )
-    metadata = table.about
+    metadata = table.description
     for built in models:
         if metadata.model_sha256 in {file.sha256 for file in built.manifest.files}:
             return SearchableDataset(dataset.stem, table, built)
     raise BadRequest(
-        f"{dataset} was made by {metadata.told}, which is in none of the folders: name the folder "
+        f"{dataset} was made by {metadata.label}, which is in none of the folders: name the folder "
         "of this model too."
     )
 
@@ -135,7 +142,7 @@ def write_searchable(searched: SearchableDataset, site: Path, progress: Progress
     progress.stage(f"writing {searched.table.count:,} rows of {searched.name}")
     folder = site / SEARCH
     (folder / THUMBNAILS).mkdir(parents=True)
-    blocks = [(block.rows, block.vectors.astype("<f2")) for block in searched.table.blocks()]
+    blocks = [(rows, vectors.astype("<f2")) for rows, vectors in searched.table.blocks()]
     rows, vectors = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
     keys = [values[KEY] for values in searched.table.take(rows, (KEY,))]
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__))
@@ -173,7 +180,7 @@ def search_facts(searched: SearchableDataset, model: dict[str, Any]) -> dict[str
     `model` holds the facts for the scripts of the model's page.
     """
     return model | {
-        "size": searched.table.about.size or model["size"],
+        "size": searched.table.description.size or model["size"],
         "search": {
             "name": searched.name,
             "pictures": searched.pictures,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from zoo.apps.embed.index import MEASURED_NEAREST, IndexFacts
-from zoo.apps.embed.search_request import FoundRow
+from zoo.apps.embed.requests import FoundRow
 from zoo.cli.tables import Block, Table, count_noun
 
 

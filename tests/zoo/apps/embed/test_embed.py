@@ -35,7 +35,7 @@ def errors(dataset):
 
 def describe(dataset):
     """Description of a dataset."""
-    return open_vectors(dataset).about
+    return open_vectors(dataset).description
 
 
 def check(found, pictures, scale=1, atol=2e-3):

@@ -23,12 +23,12 @@ from weights.progress import Quiet
 from zoo.apps.embed import index as vector_index
 from zoo.apps.embed import search as search_rows
 from zoo.apps.embed import vector_table
-from zoo.apps.embed.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, SheetCell, contact_sheet
+from zoo.apps.embed.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, contact_sheet
 from zoo.apps.embed.dataset import ChunkResult, Dataset
 from zoo.apps.embed.index import build_index, read_index
 from zoo.apps.embed.near_duplicates import find_duplicates
+from zoo.apps.embed.requests import SearchRequest
 from zoo.apps.embed.search import search_table
-from zoo.apps.embed.search_request import SearchRequest
 from zoo.apps.embed.vector_table import Nearest, VectorTable, open_vectors
 from zoo.common.errors import BadRequest
 from zoo.images.photograph import photograph
@@ -130,7 +130,7 @@ def test_an_index_finds_what_an_exact_search_finds(tmp_path, monkeypatch):
     monkeypatch.setattr(VectorTable, "nearest", probed)
     assert len(search_table(indexed, SearchRequest(key="7.png"))) == 10
     assert probed.call_args.args[2] == told.probes
-    assert "which finds" in search_rows.told_index(indexed)
+    assert "which finds" in search_rows.describe_index_use(indexed)
 
 
 def test_duplicates_are_joined_groups(tmp_path):
@@ -276,7 +276,7 @@ def test_a_text_is_searched_among_pictures(zoo):
         text = model.text_model(torch.tensor(ids["input_ids"])).pooler_output
         images = model.vision_model(**pixels).pooler_output
     wanted = cosines(text.numpy(), images.numpy())[0]
-    assert [each["row"] for each in found] == np.argsort(-wanted).tolist()
+    assert [each["key"] for each in found] == [f"{turn}.png" for turn in np.argsort(-wanted)]
     np.testing.assert_allclose(
         [each["cosine"] for each in found], np.sort(wanted)[::-1], rtol=0, atol=1e-5
     )
@@ -290,7 +290,7 @@ def test_keys_have_their_accents(tmp_path):
     table = table_of(KEYS, np.ones((len(KEYS), 4), np.float16))
     pictures = pa.array([b""] * len(KEYS), pa.binary())
     write_dataset(tmp_path / "d.lance", [table.append_column("thumbnail", pictures)])
-    cells = [SheetCell(row, 1.0) for row in range(len(KEYS))]
+    cells = [(row, 1.0) for row in range(len(KEYS))]
     sheet = np.asarray(contact_sheet(open_vectors(tmp_path / "d.lance"), [cells], None))
     top = GAP + CELL_SIDE
     below = sheet[top : top + TEXT_HEIGHT // 2]
@@ -314,7 +314,7 @@ def test_an_index_stays_when_rows_change(tmp_path, monkeypatch):
     changed.commit([ChunkResult(fragments, replaced=[("s", "7.png")])])
     monkeypatch.setattr(search_rows, "INDEXED_ROWS", 100)
     opened = open_vectors(tmp_path / "x.lance")
-    assert opened.count == 601 and "it lacks 2 rows" in search_rows.told_index(opened)
+    assert opened.count == 601 and "it lacks 2 rows" in search_rows.describe_index_use(opened)
     facts = read_index(opened)
     for number, key in ((7, "7.png"), (8, "new.png")):
         (query,) = vector_table.unit_rows(-vectors[[number]].astype(np.float32))

@@ -18,7 +18,7 @@ from tests.command import Command
 from tests.killed import STOPPED, Order
 from tests.zoo.apps.embed.conftest import jpegs, stub_folder
 from tests.zoo.apps.embed.test_changed import content, used_files
-from zoo.apps.embed.workers import cluster_workers
+from zoo.apps.embed.workers import run_on_cluster
 from zoo.common.errors import BadRequest
 
 OUT = "x.lance"
@@ -169,9 +169,8 @@ def cluster(begin):
 
 @pytest.mark.full
 def test_a_scheduler_that_does_not_answer():
-    workers = cluster_workers("tcp://127.0.0.1:1", recipe=None)
-    with pytest.raises(BadRequest, match="does not answer"), workers:
-        pass
+    with pytest.raises(BadRequest, match="does not answer"):
+        run_on_cluster("tcp://127.0.0.1:1", str, iter([0]), print)
 
 
 @pytest.mark.full
