@@ -62,7 +62,7 @@ def _match_forms(
     return match_pair(node, context)
 
 
-def emit_rotary(node: Node, rotary: RotaryEvidence, editor: Editor) -> Value:
+def emit_rotary_embedding(node: Node, rotary: RotaryEvidence, editor: Editor) -> Value:
     """Emit the rotary embedding for the evidence, and return its result in the shape of
     ``node``."""
     evidence = rotary.evidence
@@ -77,7 +77,7 @@ ROTARY = recogniser_from(
     "RotaryEmbedding",
     (ops.add, ops.sub, ops.concatenate, ops.reshape, ops.einsum, ops.reduce_sum),
     match_rotary,
-    emit_rotary,
+    emit_rotary_embedding,
     find_rotary_look_alikes,
 )
 
