@@ -158,7 +158,7 @@ def test_only_short_loops_are_unrolled():
     assert converter.check(export.model, partial(newton, steps=30), [np.ones(X, np.float32)]).passed
 
 
-@pytest.mark.parametrize(("more", "loops"), [(0, 0), (1, 1)])
+@pytest.mark.parametrize(("additional_steps", "loops"), [(0, 0), (1, 1)])
 def test_states_that_count_very_many_steps_stay(additional_steps, loops):
     """A counting state of very many steps is not replaced by a constant, which would be large.
 

@@ -53,7 +53,9 @@ def back_again(graph):
     """Add an operation that an earlier pass eliminates."""
 
     def stacked(node, editor):
-        return editor.add(ops.stack, [editor.like(node, node.inputs)], (3, 4), "float32")
+        return editor.add(
+            ops.stack, [editor.copy_with_operands(node, node.inputs)], (3, 4), "float32"
+        )
 
     sweep(graph, {ops.sin: stacked})
 
