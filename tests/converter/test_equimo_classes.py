@@ -29,7 +29,10 @@ KEY = jax.random.PRNGKey(0)
 SMALL: dict[str, Any] = {"dim": 96, "num_heads": [3]}
 ROPE = {"Attention": 2, "RotaryEmbedding": 4, "LayerNormalization": 5}
 LEARNED = {"Attention": 2, "LayerNormalization": 5}
-RMS = {"Attention": 2, "RMSNormalization": 9}  # two before, two in each attention, one at the end
+RMS = {
+    "Attention": 2,
+    "RMSNormalization": 9,
+}  # two in each block, two in each attention, one at the end
 
 
 @dataclass(frozen=True)

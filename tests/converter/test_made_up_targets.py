@@ -68,7 +68,7 @@ def target_without(monkeypatch):
 
 @pytest.mark.each("name")
 @pytest.mark.parametrize("name", FUSED)
-def test_what_is_lacking_is_spelled_out(name, target_without):
+def test_missing_operators_are_spelled_out(name, target_without):
     """Without the operator, the file spells the computation out and agrees with JAX."""
     fn = FUSED[name]
     assert converter.to_onnx(fn, [X], opset=24).report.histogram[name]
@@ -77,7 +77,7 @@ def test_what_is_lacking_is_spelled_out(name, target_without):
     assert converter.check(result, fn).passed
 
 
-def test_every_structure_is_tried():
+def test_every_fused_operator_is_tested():
     actual = {operator_name(op) for op in ops.defined_ops() if op.structure}
     assert actual - {"LSTM", "RNN"} == FUSED.keys()
 
@@ -96,7 +96,7 @@ VERSIONS += " 2 2.0"
 
 
 @pytest.mark.parametrize("text", ["", ">=1.32", "<1.32", "<=1.32", "> 1.32", "==1.31.1", ">=1, <2"])
-def test_versions(text):
+def test_version_specifiers_agree_with_packaging(text):
     """Specifiers contain the same versions as in `packaging`, which follows PEP 440."""
     from packaging.specifiers import SpecifierSet
 
@@ -119,7 +119,7 @@ def test_versions(text):
         ("", "target must be iree, onnxruntime"),
     ],
 )
-def test_a_target_that_is_none(target, message):
+def test_invalid_targets_are_rejected(target, message):
     with pytest.raises(converter.SpecError, match=message.replace("<", r"\<")) as raised:
         converter.to_onnx(jnp.sin, [X], target=target)
     assert "\n" not in str(raised.value)

@@ -50,7 +50,7 @@ def network(matrix):
 
 @pytest.mark.each()
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
-def test_tensors_beside_the_file(dtype, tmp_path, monkeypatch):
+def test_files_with_a_sidecar_are_mapped(dtype, tmp_path, monkeypatch):
     matrix = (4 * RNG.standard_normal((40, 24))).astype(dtype)
     file = tmp_path / "a.onnx"
     ir.save(network(matrix), file, external_data="a.onnx_data", size_threshold_bytes=0)
@@ -73,7 +73,7 @@ def test_tensors_beside_the_file(dtype, tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"a.onnx", "a.onnx_data"}
 
 
-def test_tensors_in_the_file(tmp_path):
+def test_files_without_a_sidecar_are_not_mapped(tmp_path):
     ir.save(network(np.zeros((40, 24), np.float32)), tmp_path / "a.onnx")
     assert not is_mapped(converter.session(tmp_path / "a.onnx"))
 
@@ -122,7 +122,7 @@ def save_chain(path, depth, precision):
 @pytest.mark.parametrize(
     "precision, mode", [("float32", "mapped"), ("float16", "mapped"), ("bfloat16", "emulated")]
 )
-def test_memory(precision, mode, tmp_path):
+def test_mapped_sessions_own_little_memory(precision, mode, tmp_path):
     """Of 96 MB of parameters, a session owns less than 24 MB at a time, cast or not."""
     paths = tmp_path / "large.onnx", tmp_path / "small.onnx"
     for path, depth in zip(paths, (24, 1), strict=True):

@@ -45,7 +45,7 @@ def rotary_params(rotate, seed):
 
 @pytest.mark.parametrize("rotate", [turned, neighbours])
 @pytest.mark.parametrize("parametrize_tables", [as_leaves, from_leaves])
-def test_tables_that_are_parameters(parametrize_tables, rotate, tmp_path):
+def test_rotary_tables_may_be_parameters(parametrize_tables, rotate, tmp_path):
     """Tables are fused if their values allow it; other values are checked when they are saved."""
     fn, x = (
         parametrize_tables(rotate),
@@ -81,7 +81,7 @@ def test_tables_that_are_parameters(parametrize_tables, rotate, tmp_path):
     assert_saves(export, broken)
 
 
-def test_a_scale_that_makes_halves_differ(tmp_path):
+def test_parameters_of_tables_are_checked_when_saved(tmp_path):
     """A parameter from which a table is computed is checked again when it gets other values."""
 
     def fn(p, x):
@@ -109,7 +109,7 @@ class Leaves(eqx.Module):
         return x * lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
 
 
-def test_numbers_that_are_leaves_are_relied_on(tmp_path):
+def test_scalars_that_are_parameters_are_checked_when_saved(tmp_path):
     inputs = [np.random.default_rng(5).standard_normal(s).astype(np.float32) for s in QKV]
     model = Leaves(jnp.float32(-2e38), jnp.float32(1e-3))
     export = converter.to_onnx(model, inputs, verify=inputs)
@@ -124,7 +124,7 @@ def test_numbers_that_are_leaves_are_relied_on(tmp_path):
     assert "no number that is known" in reasons["RMSNormalization"] and reasons["Attention"]
 
 
-def test_a_reason_is_said_once_with_its_number():
+def test_equal_near_misses_are_reported_once_with_their_count():
     params = rotary_params(turned, 1)
     params["cos"][:, -1] += 1
 
@@ -139,7 +139,7 @@ def test_a_reason_is_said_once_with_its_number():
     assert "no rotation (2 times, first in " in str(report) and "spellings.py" in miss.line
 
 
-def test_indices_that_are_parameters_may_get_other_numbers(tmp_path):
+def test_indices_that_are_parameters_may_get_other_values(tmp_path):
     rows = lax.GatherDimensionNumbers((1,), (0,), (0,))
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
 

@@ -1,4 +1,4 @@
-"""Modules that keep state in themselves (Flax NNX), methods, and functions of ``*args``."""
+"""Conversions of modules that store state (Flax NNX), of methods and of variadic functions."""
 
 import flax.linen as nn
 import jax

@@ -291,7 +291,7 @@ def down_to_zero(x):
         remaining, power, count = state
         return remaining - 1, power * 1.1, count + 1
 
-    start = x * 30, x, jnp.int32(0)  # 3.0 of 0.1, which is not exact in binary
+    start = x * 30, x, jnp.int32(0)  # 0.1 · 30 is 3 only by rounding
     return lax.while_loop(lambda state: state[0] != 0, step, start)[1:]
 
 
