@@ -1,4 +1,7 @@
-"""What new users write wrongly, and the word that the sentence about it names."""
+"""Error messages for common mistakes of new users: each names the mistake and its correction.
+
+Also the names of outputs in nested results.
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -34,36 +37,37 @@ WRONG = {
         r"without the first dimension, 2: .* jax\.vmap",
     ),
 }
+"""By name: a function, its wrong specs or result, and a pattern that the error message matches."""
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_the_sentence_names_what_to_write(name):
-    function, specs, said = WRONG[name]
-    with pytest.raises(ConverterError, match=said):
+def test_error_messages_name_the_correction(name):
+    function, specs, message = WRONG[name]
+    with pytest.raises(ConverterError, match=message):
         converter.to_onnx(function, specs)
 
 
-def test_a_function_that_is_right_nowhere_is_its_own_affair():
+def test_errors_of_jax_are_passed_on():
     with pytest.raises(TypeError, match="contracting dimensions"):
         converter.to_onnx(lambda x: x @ jnp.ones((5, 5)), BATCH)
 
 
-def test_a_function_of_more_than_its_inputs():
+def test_functions_that_depend_on_state_are_rejected():
     calls = []
 
-    def counted(x):
+    def call_count(x):
         calls.append(1)
         return {"same": x, "counted": x + len(calls)}
 
-    export = converter.to_onnx(counted, BATCH)
+    export = converter.to_onnx(call_count, BATCH)
     with pytest.raises(
         converter.CheckError, match=r"two calls of the function .* differ in output"
     ):
-        converter.check(export, counted)
+        converter.check(export, call_count)
 
 
 @pytest.mark.parametrize(
-    ("returned", "names"),
+    ("make_result", "names"),
     [
         (lambda a, b: ({"action": a, "v": (a, b)}, b), ["action", "v.0", "v.1", "output_3"]),
         (lambda a, b: ({"x": a}, {"x": b}), ["output_0.x", "output_1.x"]),
@@ -71,6 +75,6 @@ def test_a_function_of_more_than_its_inputs():
         (lambda a, b: {"x": {"y": a}, "y": b}, ["x.y", "y"]),
     ],
 )
-def test_outputs_are_named_by_their_path(returned, names):
-    export = converter.to_onnx(lambda a, b: returned(a + 1, b * 2), [ROWS, ROWS])
+def test_outputs_are_named_by_their_path(make_result, names):
+    export = converter.to_onnx(lambda a, b: make_result(a + 1, b * 2), [ROWS, ROWS])
     assert [value.name for value in export.model.graph.outputs] == names

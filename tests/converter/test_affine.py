@@ -1,4 +1,8 @@
-"""Factors and shifts by parameters around products, and what only looks like them."""
+"""Weight folding of factors and shifts by parameters around linear operations.
+
+Folded programs have no more nodes than the linear operation alone, and agree with JAX. Near misses
+keep their factor.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,30 +22,34 @@ B, N, D, H, K = 2, 3, 5, 4, 6
 
 @dataclass(frozen=True)
 class Linear:
-    """Something linear in ``w``, and the axes of its result that ``w`` has too."""
+    """An operation that is linear in ``w``.
+
+    ``x`` and ``w`` are the shapes of its operands, and ``features`` are the axes of its result that
+    ``w`` has too.
+    """
 
     fn: Callable[[Any, Any], Any]
     x: tuple[int, ...]
     w: tuple[int, ...]
     features: tuple[int, ...]
 
-    def drawn(self) -> tuple[np.ndarray, np.ndarray]:
-        """An input and weights."""
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return a seeded input and seeded weights."""
         rng = np.random.default_rng(7)
         w, x = (rng.standard_normal(shape, np.float32) for shape in (self.w, self.x))
         return x, w
 
-    def numbers(self, along: tuple[int, ...], seed: int) -> np.ndarray:
-        """What differs along some axes of the result, none of it near one or zero."""
-        rng, out = np.random.default_rng(seed), jax.eval_shape(self.fn, *self.drawn()).shape
-        shape = [d if i in along else 1 for i, d in enumerate(out)] if along else []
+    def factors(self, axes: tuple[int, ...], seed: int) -> np.ndarray:
+        """Return numbers that differ along these axes of the result; none is near one or zero."""
+        rng, out = np.random.default_rng(seed), jax.eval_shape(self.fn, *self.arrays()).shape
+        shape = [d if i in axes else 1 for i, d in enumerate(out)] if axes else []
         return (rng.choice([-1, 1], shape) * rng.uniform(1.5, 4, shape)).astype(np.float32)
 
-    def params(self, along: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """Weights, a bias, a factor along these axes and a shift."""
-        axes = {"b": self.features, "t": self.features, "s": along}
-        numbers = {name: self.numbers(each, seed) for seed, (name, each) in enumerate(axes.items())}
-        return {"w": self.drawn()[1], **numbers}
+    def params(self, axes: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """Return weights, a bias, a factor along these axes and a shift, by name."""
+        names = {"b": self.features, "t": self.features, "s": axes}
+        parts = {name: self.factors(axis, seed) for seed, (name, axis) in enumerate(names.items())}
+        return {"w": self.arrays()[1], **parts}
 
 
 LINEAR = {
@@ -73,28 +81,30 @@ SCALES = {
 @pytest.mark.each("scale")
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", LINEAR)
-def test_factors_and_shifts_are_in_the_weights(name, scale):
-    """With a bias before them and without."""
+def test_factors_and_shifts_are_folded_into_weights(name, scale):
+    """Folding works with a bias before the factor and without, for each choice of factor axes."""
     linear, scaled = LINEAR[name], SCALES[scale]
-    x, _ = linear.drawn()
+    x, _ = linear.arrays()
 
     def plain(p: Any, x: Any) -> Any:
         return linear.fn(x, p["w"])
 
-    def shifted(p: Any, x: Any) -> Any:
+    def biased(p: Any, x: Any) -> Any:
         return plain(p, x) + p["b"]
 
-    for along in ((), linear.features[-1:], linear.features):
-        params = linear.params(along)
-        for less, last in ((plain, False), (shifted, True)):
+    for axes in ((), linear.features[-1:], linear.features):
+        params = linear.params(axes)
+        for linear_part, has_shift in ((plain, False), (biased, True)):
 
-            def fn(p: Any, x: Any, less: Any = less, last: bool = last) -> Any:
-                y = scaled(less(p, x), p["s"])
-                return y - p["t"] if last else y
+            def fn(
+                p: Any, x: Any, linear_part: Any = linear_part, has_shift: bool = has_shift
+            ) -> Any:
+                y = scaled(linear_part(p, x), p["s"])
+                return y - p["t"] if has_shift else y
 
             export = converter.to_onnx(fn, [x], params=params, verify=[x])
-            bare = converter.to_onnx(less, [x], params=params)
-            assert export.report.histogram == bare.report.histogram, along
+            bare = converter.to_onnx(linear_part, [x], params=params)
+            assert export.report.histogram == bare.report.histogram, axes
             assert {"w", "w_1"} & {*export.model.graph.initializers}
 
 
@@ -106,20 +116,23 @@ MISSES = {
         HEADS.fn(x, p["w"]) * p["s"],
         jnp.cos(HEADS.fn(jnp.sin(x), p["w"])),
     ),
-    "another axis": lambda p, x: HEADS.fn(x, p["w"]) * HEADS.numbers((2,), 4),
+    "another axis": lambda p, x: HEADS.fn(x, p["w"]) * HEADS.factors((2,), 4),
     "data": lambda p, x: HEADS.fn(x, p["w"]) * x[:, :, None, :1].swapaxes(1, 2),
 }
 
 
 @pytest.mark.parametrize("name", MISSES)
-def test_what_is_in_no_weights(name):
-    (x, _), params = HEADS.drawn(), HEADS.params(HEADS.features)
+def test_near_misses_keep_their_factor(name):
+    (x, _), params = HEADS.arrays(), HEADS.params(HEADS.features)
     export = converter.to_onnx(MISSES[name], [x], params=params, verify=[x])
     assert export.report.histogram["Mul"] == 1
 
 
 def block(p: dict[str, Any], x: Any) -> Any:
-    """Attention with its scale, and LayerScale before the residual, as vision transformers have."""
+    """Apply attention with its scale, and LayerScale before the residual.
+
+    Vision transformers have such blocks.
+    """
     q, k, v = (x @ p["qkv"] + p["qkv_bias"]).reshape(N, 3, 2, D).transpose(1, 2, 0, 3)
     scores = jax.nn.softmax(q @ k.transpose(0, 2, 1) * D**-0.5, -1)
     y = (scores @ v).transpose(1, 0, 2).reshape(N, 2 * D)
@@ -129,7 +142,7 @@ def block(p: dict[str, Any], x: Any) -> Any:
 SHAPES = {"qkv": (K, 6 * D), "qkv_bias": (6 * D,), "proj": (K, 2 * D), "bias": (K,), "gamma": (K,)}
 
 
-def test_a_block_whose_weights_come_late(tmp_path):
+def test_weights_bound_at_saving_are_folded(tmp_path):
     rng = np.random.default_rng(5)
     params = {k: rng.uniform(-2, 2, shape).astype(np.float32) for k, shape in SHAPES.items()}
     abstract = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in params.items()}
@@ -141,18 +154,18 @@ def test_a_block_whose_weights_come_late(tmp_path):
     export.save(tmp_path / "block.onnx", values=params)
     verdict = converter.check(tmp_path / "block.onnx", partial(block, params), [x])
     assert verdict.passed, verdict.differences
-    kept = converter.to_onnx(block, [x], params=params, opset=18, fold=False)
-    assert kept.report.histogram["Mul"] == 2
-    assert {*SHAPES} < {*kept.model.graph.initializers}
+    unfolded = converter.to_onnx(block, [x], params=params, opset=18, fold=False)
+    assert unfolded.report.histogram["Mul"] == 2
+    assert {*SHAPES} < {*unfolded.model.graph.initializers}
 
 
 @pytest.mark.parametrize("name", ["matrix", "convolution"])
-def test_numbers_that_round(name):
-    """Adding and subtracting a large number rounds; the two do not become one."""
-    (x, w), large = LINEAR[name].drawn(), np.float32(1.5 * 2**23)
+def test_large_shifts_are_not_merged(name):
+    """Adding and then subtracting a large number rounds, so the two shifts are not merged."""
+    (x, w), large = LINEAR[name].arrays(), np.float32(1.5 * 2**23)
     export = converter.to_onnx(lambda p, x: LINEAR[name].fn(x, p) + large - large, [x], params=w)
-    (got,) = run(export, [x]).values()
-    np.testing.assert_array_equal(got, np.round(got))
+    (actual,) = run(export, [x]).values()
+    np.testing.assert_array_equal(actual, np.round(actual))
 
 
 SCALED = {
@@ -160,20 +173,23 @@ SCALED = {
     "quotient": (lambda y, s: y / s, 0.0),
     "root": (lambda y, s: y / jnp.sqrt(s + 0.25), -0.25),
 }
-"""What scales, and the number that would make infinite weights: a product with them is NaN, where
-JAX has an infinity."""
+"""By name: a way of scaling, and the scale that would make the folded weights infinite.
+
+A product with infinite weights is NaN where JAX computes an infinity.
+"""
 
 
 @pytest.mark.parametrize("name", SCALED)
-def test_infinite_weights(name, tmp_path):
-    """They stay apart where the number is known, and a plain divisor where nothing is.
+def test_scales_that_give_infinite_weights_are_not_folded(name, tmp_path):
+    """Scales that would make infinite weights are not folded.
 
-    Where other numbers are saved, they are looked at again; NaN is NaN, folded or not.
+    If the scale has no value at conversion, a plain divisor is not folded either. The scale is
+    checked again when other values are saved. NaN gives NaN, folded or not.
     """
-    rng, (scaled, number) = np.random.default_rng(3), SCALED[name]
+    rng, (scaled, value) = np.random.default_rng(3), SCALED[name]
     ones, path = np.ones(K, np.float32), tmp_path / "model.onnx"
     finite = {"w": rng.standard_normal((D, K), np.float32), "s": ones}
-    wrong, nan = ({**finite, "s": np.where(np.arange(K) == 1, n, ones)} for n in (number, np.nan))
+    wrong, nan = ({**finite, "s": np.where(np.arange(K) == 1, n, ones)} for n in (value, np.nan))
     wrong, nan = (jax.tree.map(np.float32, params) for params in (wrong, nan))
     abstract = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in finite.items()}
     x = rng.standard_normal((N, D), np.float32)
@@ -184,7 +200,7 @@ def test_infinite_weights(name, tmp_path):
     def exported(params: Any) -> converter.Export:
         return converter.to_onnx(fn, [x], params=params)
 
-    folded, late = exported(finite), exported(abstract)
+    folded, unbound = exported(finite), exported(abstract)
     assert folded.report.histogram == {"MatMul": 1}
     assert exported({**wrong, "w": abstract["w"]}).report.histogram != {"MatMul": 1}
     assert converter.check(exported(wrong), partial(fn, wrong), [x]).passed
@@ -192,18 +208,18 @@ def test_infinite_weights(name, tmp_path):
     assert converter.check(path, partial(fn, nan), [x]).passed
     path.unlink()
     if name == "quotient":
-        late.save(path, values=wrong)
+        unbound.save(path, values=wrong)
         assert converter.check(path, partial(fn, wrong), [x]).passed
         path.unlink()
     else:
-        assert late.report.histogram == {"MatMul": 1}
-    for export in (folded,) if name == "quotient" else (folded, late):
+        assert unbound.report.histogram == {"MatMul": 1}
+    for export in (folded,) if name == "quotient" else (folded, unbound):
         with pytest.raises(converter.SaveError, match="fold=False"):
             export.save(path, values=wrong)
         assert not path.exists()
 
 
-def test_a_number_goes_through_a_reshape_that_splits_no_axis():
+def test_a_scalar_is_folded_through_a_reshape_that_splits_no_axis():
     w = np.arange(20, dtype=np.float32).reshape(5, 4)
     export = converter.to_onnx(lambda x: (x @ w).reshape(8, 3) * 0.5, [(6, 5)])
     assert export.report.histogram == {"MatMul": 1, "Reshape": 1}

@@ -1,4 +1,7 @@
-"""Views of values through random chains of what only moves, against numpy."""
+"""Views of values through random chains of operations that only move elements.
+
+The elements that a view describes, and the nodes emitted for it, are compared with numpy.
+"""
 
 import math
 import random
@@ -16,7 +19,11 @@ STATIC, NAMED = (2, 3, 4, 6), (B, 2, H, 3, 2 * H)
 
 
 class Chain:
-    """A value moved again and again; each axis is a product of sizes, and can be split."""
+    """A value and up to six random operations that only move its elements, with all their results.
+
+    ``atoms`` has the sizes whose product an axis is, for each axis of the last value; a reshape may
+    split an axis between them.
+    """
 
     def __init__(self, seed, choices):
         self.rng = random.Random(seed)
@@ -40,7 +47,7 @@ class Chain:
         self.add(ops.transpose, permutation=tuple(order))
 
     def reshape(self):
-        """Between any two atoms a new axis may begin, or two; whole axes go on as one."""
+        """Begin no, one or two new axes after each atom; axes may be split, merged or inserted."""
         flat = [[]]
         for atom in (atom for atoms in self.atoms for atom in atoms):
             flat[-1].append(atom)
@@ -59,18 +66,18 @@ class Chain:
         self.add(ops.slice, start_indices=starts, limit_indices=stops, strides=strides)
 
     def broadcast(self):
-        before, places = self.atoms, list[int]()
+        old_atoms, dimensions = self.atoms, list[int]()
         self.atoms = []
-        for atoms in before:
+        for atoms in old_atoms:
             self.atoms += [[self.rng.choice((1, 3, B))] for _ in range(self.rng.choice((0, 0, 1)))]
-            places.append(len(self.atoms))
-            grows = dims.is_same_dim(dims.size_product(atoms), 1) and self.rng.random() < 0.5
-            self.atoms.append([4] if grows else atoms)
-        self.add(ops.broadcast_in_dim, shape=self.shape, broadcast_dimensions=tuple(places))
+            dimensions.append(len(self.atoms))
+            is_broadcast = dims.is_same_dim(dims.size_product(atoms), 1) and self.rng.random() < 0.5
+            self.atoms.append([4] if is_broadcast else atoms)
+        self.add(ops.broadcast_in_dim, shape=self.shape, broadcast_dimensions=tuple(dimensions))
 
     def rev(self):
-        turned = tuple(i for i in range(len(self.atoms)) if self.rng.random() < 0.4)
-        self.add(ops.rev, dimensions=turned)
+        reversed_axes = tuple(i for i in range(len(self.atoms)) if self.rng.random() < 0.4)
+        self.add(ops.rev, dimensions=reversed_axes)
 
 
 NUMPY = {
@@ -86,27 +93,27 @@ NUMPY = {
 }
 
 
-def computed(chain, value, x):
-    """A value of the chain, or one written behind it, by numpy."""
+def evaluate_with_numpy(chain, value, x):
+    """Return a value of the chain's graph, computed with numpy from the chain's input."""
     graph = Graph([chain.input], [value], chain.editor.nodes)
 
     def apply(node, args, _):
         return [NUMPY[node.op](np.asarray(args[0]), **dims.substitute_sizes(node.params, SIZES))]
 
-    found = [x] if value is chain.input else evaluation.evaluate(graph, [x], apply=apply)
-    return np.asarray(found[0])
+    results = [x] if value is chain.input else evaluation.evaluate(graph, [x], apply=apply)
+    return np.asarray(results[0])
 
 
-def taken(view, base, shape):
-    """What a view says, element by element."""
+def take_view(view, base, shape):
+    """Return the elements of the base that a view of this shape describes, read one by one."""
     index = [np.full(shape, dims.evaluate_dim(start, SIZES)) for start in view.starts]
     for axis, group in enumerate(view.groups):
-        place = np.arange(shape[axis])
+        position = np.arange(shape[axis])
         for factor in reversed(group):
-            place, digit = divmod(place, dims.evaluate_dim(factor.size, SIZES))
+            position, digit = divmod(position, dims.evaluate_dim(factor.size, SIZES))
             if factor.axis is not None:
-                along = digit * dims.evaluate_dim(factor.stride, SIZES)
-                index[factor.axis] += along.reshape(-1, *(1,) * (len(shape) - axis - 1))
+                offset = digit * dims.evaluate_dim(factor.stride, SIZES)
+                index[factor.axis] += offset.reshape(-1, *(1,) * (len(shape) - axis - 1))
     return base[tuple(index)]
 
 
@@ -117,8 +124,8 @@ def chains(choices):
         yield chain, np.arange(math.prod(shape)).reshape(shape)
 
 
-def seen(chain):
-    """The last value as a view of each of those before it, as far as it is one."""
+def views_of_last_value(chain):
+    """Yield the last value as a view of each earlier value, until it is no view of one."""
     view = axes.view_of(chain.values[-1])
     while view is not None:
         yield view
@@ -126,24 +133,26 @@ def seen(chain):
 
 
 @pytest.mark.parametrize("choices", [STATIC, NAMED], ids=["static", "named"])
-def test_a_view_is_what_numpy_gives(choices):
-    """Whole, written again, and cut along an axis."""
-    whole = written = 0
+def test_views_have_the_elements_of_numpy(choices):
+    """A view has numpy's elements as it is, emitted again as nodes, and cut along an axis."""
+    full_count = emitted_count = 0
     for chain, x in chains(choices):
-        wanted = computed(chain, chain.values[-1], x)
-        for view in seen(chain):
-            base = computed(chain, view.base, x)
-            assert np.array_equal(taken(view, base, wanted.shape), wanted)
+        expected = evaluate_with_numpy(chain, chain.values[-1], x)
+        for view in views_of_last_value(chain):
+            base = evaluate_with_numpy(chain, view.base, x)
+            assert np.array_equal(take_view(view, base, expected.shape), expected)
             if view.is_writable():
-                again = moves.emit_view(chain.editor, view, chain.values[-1].shape)
-                assert np.array_equal(computed(chain, again, x), wanted)
-                written += 1
+                emitted = moves.emit_view(chain.editor, view, chain.values[-1].shape)
+                assert np.array_equal(evaluate_with_numpy(chain, emitted, x), expected)
+                emitted_count += 1
             for axis, size in enumerate(chain.shape):
-                parts = ((0, size // 2), (size // 2, size)) if dims.is_static(size) else ()
-                for start, stop in parts:
+                ranges = ((0, size // 2), (size // 2, size)) if dims.is_static(size) else ()
+                for start, stop in ranges:
                     part = view.slice_axis(axis, start, stop - start)
                     if part is not None and stop > start:
-                        lines = np.take(wanted, range(start, stop), axis)
-                        assert np.array_equal(taken(part, base, lines.shape), lines)
-        whole += view.base is chain.input
-    assert whole > 80 and written > 270, (whole, written)
+                        expected_part = np.take(expected, range(start, stop), axis)
+                        assert np.array_equal(
+                            take_view(part, base, expected_part.shape), expected_part
+                        )
+        full_count += view.base is chain.input
+    assert full_count > 80 and emitted_count > 270, (full_count, emitted_count)

@@ -1,4 +1,7 @@
-"""A small last axis goes to the front of many elements; `tests/programs/channels.py` has images."""
+"""Layouts of values with many elements and a small last axis, such as pairs of boxes.
+
+The small axis becomes the first one. `tests/programs/channels.py` has the programs on images.
+"""
 
 import jax.numpy as jnp
 import pytest
@@ -14,15 +17,15 @@ def overlaps(a, b):
 
 
 def pulls(x, y):
-    apart = x[None] - y[:, None]
-    return (apart / ((apart**2).sum(-1) + 0.1)[..., None] ** 1.5).sum(1)
+    differences = x[None] - y[:, None]
+    return (differences / ((differences**2).sum(-1) + 0.1)[..., None] ** 1.5).sum(1)
 
 
 @pytest.mark.parametrize(("fn", "width", "first"), [(overlaps, 4, (2, 5)), (pulls, 3, (3, 4))])
-def test_a_small_last_axis_goes_to_the_front_of_many_elements(fn, width, first):
+def test_a_small_last_axis_becomes_the_first_of_many_elements(fn, width, first):
     for sizes, expected in zip(((30, 20), (5, 4)), first, strict=True):
         arrays = [drawn(size, width) for size in sizes]
         export = converter.to_onnx(fn, [a.shape for a in arrays])
         assert converter.check(export.model, fn, arrays).passed
-        spread = [n.out.shape for n in export.graph.nodes if n.op in (ops.sub, ops.max, ops.min)]
-        assert {shape[0] for shape in spread if len(shape) == 3} == {expected}
+        shapes = [n.out.shape for n in export.graph.nodes if n.op in (ops.sub, ops.max, ops.min)]
+        assert {shape[0] for shape in shapes if len(shape) == 3} == {expected}

@@ -1,4 +1,7 @@
-"""Models that look at their own arrays in Python: those are constants, the others parameters."""
+"""Models that read the values of some of their own arrays in Python while they are traced.
+
+The arrays that are read become constants, and the others stay parameters.
+"""
 
 import equinox as eqx
 import jax
@@ -41,27 +44,27 @@ def network() -> Network:
     return Network(layers, jnp.asarray(5), weights[0])
 
 
-def test_what_is_looked_at_is_constant():
-    net, seen = network(), []
+def test_arrays_read_in_python_are_constants():
+    net, calls = network(), []
 
     def call(model, x):
-        seen.append(1)
+        calls.append(1)
         return model(x)
 
     export = converter.to_onnx(call, [(4,)], params=net, fold=False)
-    assert len(seen) <= 24  # the layers together, not each by itself
+    assert len(calls) <= 24  # the arrays of all layers are made constant together
     weights = {f"layers.{i}.weight" for i in range(LAYERS)}
     assert {v.name for v in export.graph.params} == weights | {"shift"}
     assert converter.check(export, net).passed
 
 
-def test_a_module_is_looked_at_too():
+def test_arrays_of_a_module_read_in_python_are_constants():
     names = {v.name for v in converter.to_onnx(network(), [(4,)], verify=True).graph.params}
     assert "layers.0.weight" in names
     assert not {"count", "layers.0.threshold"} & names
 
 
-def test_what_cannot_be_looked_at():
+def test_values_unknown_in_python_are_rejected():
     with pytest.raises(converter.UnsupportedError, match=r"jnp\.where.*test_concrete\.py"):
         converter.to_onnx(lambda p, x: x * p if x[0] > 0 else x, [(4,)], params=np.ones(4))
     abstract = jax.ShapeDtypeStruct((), np.int32)
@@ -69,7 +72,7 @@ def test_what_cannot_be_looked_at():
         converter.to_onnx(lambda n, x: x + int(n), [(4,)], params=abstract)
 
 
-def test_a_dictionary_by_functions_is_no_obstacle():
-    """JAX does not flatten one whose keys have no order, and it holds no parameters."""
+def test_captured_dictionaries_may_have_functions_as_keys():
+    """JAX does not flatten a dictionary whose keys have no order; this one has no parameters."""
     table = {jnp.sin: 1.0, jnp.cos: 2.0}
     converter.to_onnx(lambda x: x * sum(table.values()), [(3,)], verify=True)

@@ -1,4 +1,4 @@
-"""The converter's interface: specs, inputs in pytrees, names, parameters, stages, errors."""
+"""The interface of `converter.to_onnx`: specs, pytrees, names, parameters, passes and errors."""
 
 from typing import NamedTuple
 
@@ -36,19 +36,20 @@ MLP_NAMES = [f"layers.{i}.{leaf}" for i in range(3) for leaf in ("weight", "bias
         (("2*h", "h"), "FLOAT", ["2*h", "h"]),
     ],
 )
-def test_specs(spec, dtype, shape):
+def test_specs_give_dtypes_and_shapes(spec, dtype, shape):
     model = converter.to_onnx(lambda x: (x, jnp.reshape(x, -1)), [spec]).model
     (value,) = model.graph.inputs
     assert value.dtype == ir.DataType[dtype]
     assert [d if isinstance(d, int) else d.value for d in value.shape] == shape
 
 
+# Objects that are no input specs, and specs whose sizes cannot be parsed.
 NO_SPECS = (3.5, {"x": 4}, {"x": None, "y": 2.0})
 UNREAD = (("B", 3.5), ("B", "C D"), ((2, 3), (4, "1x")))
 
 
 @pytest.mark.parametrize(
-    ("specs", "how", "said"),
+    ("specs", "options", "message"),
     [
         ((2, 3), {}, None),
         ("B", {}, None),
@@ -58,16 +59,16 @@ UNREAD = (("B", 3.5), ("B", "C D"), ((2, 3), (4, "1x")))
         ([(2,)], {"opset": 16}, "17 to 26"),
         ([(2,)], {"opset": 27}, "17 to 26"),
         ([(2,)], {"attention_layout": "5d"}, "5d"),
-        # for [((3,), np.float32)]
+        # meant as [((3,), np.float32)]
         ([(3,), np.float32], {}, "an input spec must be a shape"),
         *(([spec], {}, "an input spec must be a shape") for spec in NO_SPECS),
         *(([spec], {}, "cannot be read") for spec in UNREAD),
         ([[("B", 3), 7]], {}, "has a tuple in it"),
     ],
 )
-def test_bad_arguments(specs, how, said):
-    with pytest.raises((converter.SpecError, TypeError), match=said):
-        converter.to_onnx(jnp.sin, specs, **how)
+def test_invalid_arguments_are_rejected(specs, options, message):
+    with pytest.raises((converter.SpecError, TypeError), match=message):
+        converter.to_onnx(jnp.sin, specs, **options)
 
 
 @pytest.mark.parametrize("opset", converter.OPSETS)
@@ -90,8 +91,8 @@ def test_names_of_inputs_and_outputs():
     assert [v.name for v in defaults.model.graph.inputs] == ["x"]
     renamed = converter.to_onnx(fn, [(2,)], input_names=["x"], output_names=["a", "b"])
     assert [v.name for v in renamed.model.graph.outputs] == ["a", "b"]
-    found = converter.to_onnx(lambda x, y: x - y, [(3,), (3,)], output_names=["x"], verify=True)
-    assert [v.name for v in found.model.graph.inputs] == ["x_1", "y"], "a given name goes before"
+    clashing = converter.to_onnx(lambda x, y: x - y, [(3,), (3,)], output_names=["x"], verify=True)
+    assert [v.name for v in clashing.model.graph.inputs] == ["x_1", "y"], "explicit names precede"
     with pytest.raises(converter.SpecError, match="2 different names"):
         converter.to_onnx(fn, [(2,)], output_names=["a"])
 
@@ -116,7 +117,7 @@ def test_parameters_are_named_by_their_path(fn):
     assert {n.removeprefix("0.0.") for n in names} == set(MLP_NAMES)
 
 
-def test_a_captured_module_beside_explicit_parameters():
+def test_captured_modules_and_explicit_parameters_are_named():
     first, second = (eqx.nn.Linear(4, 4, key=jax.random.key(i)) for i in (0, 1))
     export = converter.to_onnx(lambda p, x: p(second(x)), [(4,)], params=first, verify=True)
     assert {*export.model.graph.initializers} == {"weight", "bias", "weight_1", "bias_1"}
@@ -139,23 +140,23 @@ NESTED = {"a": {"b": np.ones(3, np.float32)}, "a.b": np.full(3, 2, np.float32)}
         (weighted, {"w": np.eye(3, dtype=np.float32)}, ["x"], ["param", "plain", "w_1", "x_1"]),
         (lambda p, w: p["w"] * w, {"w": np.arange(3.0)}, ["w_1"], ["output_0"]),
         (lambda p, x: p["a"]["b"] - p["a.b"] * x, NESTED, ["x"], ["output_0"]),
-        # names like those of the nodes and constants that the converter adds
+        # The names are those that the converter gives to nodes and constants that it adds.
         (lambda Add_0: {"Mul_0": Add_0 + 1, "const_0": Add_0 * 2}, None, ["Add_0"], None),
         (lambda x: {"Split_0_0": x[:1] * 3, "y": x[1:] * 3}, None, ["x"], None),
         (lambda p, x: {"a+b": x @ (p["a"] @ p["b"])}, {n: np.eye(3) for n in "ab"}, ["x"], ["a+b"]),
     ],
 )
-def test_names_that_clash_by_themselves_get_a_number(fn, params, inputs, outputs, tmp_path):
+def test_clashing_generated_names_get_a_number(fn, params, inputs, outputs, tmp_path):
     params = jax.tree.map(lambda a: a.astype(np.float32), params)
     x, path = np.arange(3, dtype=np.float32), tmp_path / "model.onnx"
     export = converter.to_onnx(fn, [(3,)], params=params, path=path, verify=[x])
     assert [v.name for v in export.model.graph.inputs] == inputs
     names = [v.name for v in export.model.graph.outputs]
-    assert names == (outputs or sorted(fn(x))), "keys stay as they are"
+    assert names == (outputs or sorted(fn(x))), "outputs have the keys as names"
     onnx.checker.check_model(path, full_check=True)
 
 
-def test_given_names_that_clash_are_refused():
+def test_clashing_explicit_names_are_rejected():
     params = {"w": np.ones(3, np.float32)}
     for names in ({"input_names": ["w"]}, {"input_names": ["y"], "output_names": ["y"]}):
         with pytest.raises(converter.SpecError, match=r"'[wy]' can name only one of"):
@@ -166,7 +167,7 @@ def test_given_names_that_clash_are_refused():
 
 
 class Recording(dict):
-    """A lazy source that remembers what was asked of it."""
+    """A source of parameter values that records the names that are read."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -191,13 +192,13 @@ def test_abstract_leaves_are_bound_when_the_file_is_saved(tmp_path):
     assert not list(tmp_path.iterdir())
     source, sizes = Recording(), {}
     export.save(path, values=source, progress=sizes.__setitem__)
-    assert sorted(source.reads) == sorted(MLP_NAMES), "each once"
+    assert sorted(source.reads) == sorted(MLP_NAMES), "each parameter is read once"
     assert set(sizes) == set(MLP_NAMES)
     x = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
     assert converter.check(path, jax.vmap(MLP), [x])["output_0"].max_rel <= 1e-6
 
 
-def test_dropout_and_known_keys_leave_no_trace():
+def test_dropout_in_inference_and_constant_keys_add_no_nodes():
     layers = eqx.nn.Sequential(
         [eqx.nn.Dropout(0.5), eqx.nn.Linear(4, 3, key=jax.random.key(1)), eqx.nn.Dropout(0.1)]
     )
@@ -212,30 +213,34 @@ def test_dropout_and_known_keys_leave_no_trace():
     assert export.report.histogram == {"MatMul": 1, "Add": 2, "Gather": 1}
 
 
-# ---------------------------------------------------------------------------------------- stages
+# ---------------------------------------------------------------------------------------- passes
 
 
-def test_passes_stand_in_an_order_that_they_agree_with():
+def test_passes_are_in_the_order_that_they_declare():
     names = [step.name for step in passes.distinct_passes()]
     assert len(set(names)) == len(names)
-    for place, step in enumerate(passes.distinct_passes()):
+    for position, step in enumerate(passes.distinct_passes()):
         assert step.purpose.endswith(".")
-        for other in step.after:
-            assert other in names[:place], f"{step.name} wants {other} before it"
+        for earlier in step.after:
+            assert earlier in names[:position], f"{step.name} must follow {earlier} in the list"
 
 
 @pytest.mark.parametrize("changes, turns", [((True, True, False), 3), ((True,) * 9, 4), ((), 1)])
-def test_what_comes_again_comes_until_nothing_changes(monkeypatch, changes, turns):
-    left, seen = [*changes], []
-    first = passes.Pass("first", "Changes.", lambda *_: bool(left and left.pop(0)))
+def test_pass_groups_repeat_until_nothing_changes(monkeypatch, changes, turns):
+    remaining, names_run = [*changes], []
+    first = passes.Pass("first", "Changes.", lambda *_: bool(remaining and remaining.pop(0)))
     then = passes.Pass("then", "Nothing.", lambda *_: False)
     monkeypatch.setattr(passes, "PASSES", (passes.PassGroup((first, then)),))
-    passes.run_passes(None, passes.PassSettings(), lambda name, _: seen.append(name))
-    again = ["first", "then", *(f"{n} ({i})" for i in range(2, 9) for n in ("first", "then"))]
-    assert seen == again[: 2 * turns - (turns < 4)]
+    passes.run_passes(None, passes.PassSettings(), lambda name, _: names_run.append(name))
+    expected_names = [
+        "first",
+        "then",
+        *(f"{n} ({i})" for i in range(2, 9) for n in ("first", "then")),
+    ]
+    assert names_run == expected_names[: 2 * turns - (turns < 4)]
 
 
-def test_dump(tmp_path, monkeypatch):
+def test_every_pass_is_dumped(tmp_path, monkeypatch):
     monkeypatch.setenv("CONVERTER_DUMP", str(tmp_path / "dump"))
     converter.to_onnx(jax.vmap(MLP), [("B", 4)])
     files = sorted((tmp_path / "dump").iterdir())
@@ -250,21 +255,21 @@ def test_dump(tmp_path, monkeypatch):
 # ---------------------------------------------------------------------------------------- errors
 
 
-def test_unsupported_names_everything():
-    """The source line is the user's and not a library's."""
-    said = r"'eig'.*float32\[3,3\].*opset 21.*test_converter\.py:\d+ \(test_unsupported"
-    with pytest.raises(converter.UnsupportedError, match=said):
+def test_unsupported_primitives_are_named_with_their_source_line():
+    """The message names the primitive, the dtype, the opset and the line in the user's source."""
+    message = r"'eig'.*float32\[3,3\].*opset 21.*test_converter\.py:\d+ \(test_unsupported"
+    with pytest.raises(converter.UnsupportedError, match=message):
         converter.to_onnx(eqx.filter_jit(lambda x: jnp.linalg.eigvals(x)), [(3, 3)], opset=21)
 
 
-def test_a_librarys_own_function_has_no_line_of_ours():
+def test_functions_of_libraries_have_no_converter_source_line():
     (sentence,) = converter.to_onnx(jnp.argmax, [(3, 4)]).report.deviations
     line = sentence.rpartition("first from ")[2]
-    # Before jax 0.10 its own functions are recorded with the line that traces them.
+    # Before version 0.10, JAX records its own functions with the line that traces them.
     assert line.startswith(("unknown source line", __file__))
 
 
-def test_check_sees_a_difference():
+def test_check_measures_differences():
     export = converter.to_onnx(jnp.sin, [(3,)])
     x = np.array([0.5, 1.0, 1.5], np.float32)
     errors = converter.check(export, lambda x: jnp.sin(x) + 0.25, [x])["output_0"]
@@ -279,13 +284,13 @@ def test_check_sees_a_difference():
 
 
 def test_an_export_has_a_short_repr():
-    """Values and nodes name each other; a debugger must not unfold them for ever."""
+    """Values and nodes refer to each other; their repr does not print the whole graph."""
     export = converter.to_onnx(lambda x: sum(jnp.tanh(x + i) for i in range(50)), [(3,)])
     assert repr(export) == "<Export at opset 23: 148 nodes>"
-    assert all(len(repr(part)) < 200 for part in (export.graph, export.graph.nodes[-1]))
+    assert all(len(repr(element)) < 200 for element in (export.graph, export.graph.nodes[-1]))
 
 
-# ------------------------------------------------ pytrees, and values that stay what they are
+# --------------------------------------------------- pytrees, and arguments that are no inputs
 
 
 class Boxes(NamedTuple):
@@ -308,8 +313,8 @@ KWARGS = {"scale": ("B",), "training": False, "activation": jnp.tanh}
 
 
 @pytest.mark.parametrize("reduction", ["sum", "max"])
-def test_pytrees(reduction):
-    """Words and functions that are given by name are no inputs, and matter."""
+def test_pytrees_are_flattened_to_named_inputs(reduction):
+    """Keyword arguments that are strings, booleans or functions are used, but are no inputs."""
     rng, kwargs = np.random.default_rng(0), {**KWARGS, "reduction": reduction}
     batch = {"image": rng.random((2, 3), np.float32), "mask": np.array([True, False, True, True])}
     boxes = Boxes(rng.standard_normal((4, 2), np.float32), rng.random(4, np.float32))
@@ -322,7 +327,7 @@ def test_pytrees(reduction):
     assert converter.bisect(net, inputs, specs=SPECS, kwargs=kwargs) is None
 
 
-def test_parameters_come_first():
+def test_parameters_precede_inputs():
     params, kwargs = {"w": np.ones((3, 2), np.float32)}, {"bias": (2,)}
 
     def fn(params, batch, *, bias):
@@ -336,7 +341,7 @@ def staged(x, *, scale, power):
     return {"out": (x * scale["s"]) ** power, "sum": x.sum()}
 
 
-def test_what_is_traced_already():
+def test_traced_functions_are_converted():
     traced = jax.jit(staged, static_argnames="power").trace(
         np.ones((2, 3), np.float32), scale={"s": np.ones(3, np.float32)}, power=2
     )
@@ -347,7 +352,7 @@ def test_what_is_traced_already():
     assert converter.explain(traced).is_convertible
 
 
-def test_what_cannot_take_the_place_of_a_function():
+def test_objects_that_are_no_traceable_functions_are_rejected():
     exported = jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((3,), np.float32))
     with pytest.raises(converter.SpecError, match="StableHLO"):
         converter.to_onnx(exported)
@@ -357,35 +362,35 @@ def test_what_cannot_take_the_place_of_a_function():
         converter.to_onnx(jnp.sin)
 
 
-# ----------------------------------------------------- 64 bits where JAX computes in 32 without x64
+# ------------------------------------------------ inputs of 64 bits where JAX computes in 32 bits
 
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "onnx", "number", "wanted"),
+    ("dtype", "onnx", "number", "expected"),
     [
         (np.int64, "INT64", 2**40 + 5, 6),
         (np.uint64, "UINT64", 2**33 + 7, 8),
         (np.float64, "DOUBLE", 1e300, np.inf),
     ],
 )
-def test_beyond_32_bits(dtype, onnx, number, wanted):
-    """Inputs keep their dtype; they wrap, or become infinite, as where JAX takes them."""
+def test_inputs_of_64_bits_are_cast_to_32(dtype, onnx, number, expected):
+    """Inputs keep their dtype in the file; their values wrap or become infinite, as in JAX."""
     export = converter.to_onnx(lambda x: jnp.add(x, 1), [(("B", 3), dtype)], verify=True)
-    (given,) = export.model.graph.inputs
-    assert str(given.dtype) == onnx
-    (got,) = run(export, [np.full((2, 3), number, dtype)]).values()
-    np.testing.assert_array_equal(got, np.full((2, 3), wanted))
-    assert got.dtype.itemsize == 4
+    (input_value,) = export.model.graph.inputs
+    assert str(input_value.dtype) == onnx
+    (actual,) = run(export, [np.full((2, 3), number, dtype)]).values()
+    np.testing.assert_array_equal(actual, np.full((2, 3), expected))
+    assert actual.dtype.itemsize == 4
 
 
-def test_token_ids():
+def test_token_ids_of_64_bits_are_cast_once():
     ids = np.array([[3, 0, -1], [1, 1, 2]], np.int64)
     export = converter.to_onnx(lambda ids: jnp.asarray(TABLE)[ids], [ids], verify=[ids])
     assert export.report.histogram["Cast"] == 1
 
 
-def test_a_module_with_parameters_of_64_bits():
+def test_parameters_of_64_bits_are_converted():
     matrix = np.arange(6.0).reshape(3, 2)
     converter.to_onnx(eqx.Partial(lambda w, x: jnp.dot(x, w), matrix), [(3,)], verify=True)

@@ -1,4 +1,7 @@
-"""Programs of the fuzzer that are of images, in whatever order their axes are."""
+"""Random programs of the fuzzer on images, with axes in any order, compared with JAX.
+
+The layout pass must not add Transpose nodes to them.
+"""
 
 import jax
 import pytest
@@ -17,14 +20,15 @@ IMAGES = {
     **dict.fromkeys(("transpose", "concatenate", "split", "pad", "flip", "reshape"), 1),
     **dict.fromkeys(("linear", "reduce", "cumulative"), 1),
 }
-"""How often each kind of step is tried."""
+"""Names of steps of the fuzzer, and how often each is drawn relative to the others."""
 
 
-def drawn(seed: str, monkeypatch: pytest.MonkeyPatch) -> Program:
+def draw_images(seed: str, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Return a random program whose steps are those of ``IMAGES``."""
     chosen = {step.__name__: step for step in steps.STEPS}
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "STEPS", [chosen[name] for name in IMAGES])
-        patched.setattr(steps, "WEIGHTS", list(IMAGES.values()))
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "STEPS", [chosen[name] for name in IMAGES])
+        patch.setattr(steps, "WEIGHTS", list(IMAGES.values()))
         return draw(seed, Limits((4, 9), (2, 3, 4, 6)))
 
 
@@ -35,22 +39,23 @@ SEEDS = [
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_images(seeds, monkeypatch):
-    """Right, and with no more transposes than if no region had been turned."""
-    others = tuple(r for r in passes.PASSES if getattr(r, "name", "") != "channels")
+def test_programs_on_images_have_no_additional_transposes(seeds, monkeypatch):
+    """Files agree with JAX and have no more Transpose nodes than without the pass `channels`."""
+    other_passes = tuple(r for r in passes.PASSES if getattr(r, "name", "") != "channels")
     for seed in seeds:
-        program = drawn(f"images/{seed}", monkeypatch)
-        found = judge(program)
-        assert found.is_fine, f"images/{seed}: {found}"
-        if found.kind == "refused":
+        program = draw_images(f"images/{seed}", monkeypatch)
+        verdict = judge(program)
+        assert verdict.is_fine, f"images/{seed}: {verdict}"
+        if verdict.kind == "refused":
             continue
-        with monkeypatch.context() as patched:
-            patched.setattr(passes, "PASSES", others)
-            without = transposes(program)
-        assert transposes(program) <= without, f"images/{seed}"
+        with monkeypatch.context() as patch:
+            patch.setattr(passes, "PASSES", other_passes)
+            without_pass = count_transposes(program)
+        assert count_transposes(program) <= without_pass, f"images/{seed}"
 
 
-def transposes(program: Program) -> int:
+def count_transposes(program: Program) -> int:
+    """Return the number of Transpose nodes in the file of a program."""
     fn, params = function(program)
     specs = [(spec.shape, spec.dtype) for spec in program.inputs.values()]
     with jax.enable_x64(program.x64):

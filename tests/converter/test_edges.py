@@ -1,8 +1,8 @@
-"""Every elementwise primitive, on every dtype, at the edges of that dtype, as JAX has it.
+"""Every elementwise primitive on every dtype, at the edges of that dtype, compared with JAX.
 
-All functions of a dtype are outputs of one file. Numbers below the smallest normal one are left
-out: XLA flushes them to zero on CPUs and ONNX Runtime does not; for the same reason a result of
-that size may be zero on one side.
+All functions of a dtype are outputs of one file. Numbers below the smallest normal number are left
+out, because XLA flushes them to zero on CPUs and ONNX Runtime does not. For the same reason a
+result of that size may be zero on one side.
 """
 
 from collections.abc import Callable, Mapping
@@ -65,117 +65,171 @@ TOLERATED: dict[str, tuple[float, str]] = {
     "lgamma": (16, "a difference of large terms near its zeros: XLA's is 14 units off at -3.5"),
     "cbrt": (128, "XLA's, without its fusion emitters, is 15 units off, in float64 75; see below"),
 }
-"""Units in the last place by function, and why; all others are held to ``UNITS``."""
+"""By function: the allowed difference in units in the last place, and its reason.
+
+All other functions may differ by ``UNITS``.
+"""
 
 OF_ONE = frozenset({"logistic", "lgamma", "digamma"})
-"""Functions whose small results are held to units in the last place of 1."""
+"""Functions whose small results may differ by units in the last place of 1."""
 
 HALVES = ("float16", "bfloat16")
-"""There JAX rounds every step of a formula; a result may be what it gives in float32 instead."""
+"""Dtypes for which JAX rounds every step of a formula.
+
+A result may also agree with the rounded result of JAX in float32.
+"""
 
 
 def edges(dtype: str) -> np.ndarray:
-    """Numbers at which something may differ: [count]."""
-    kind = jnp.dtype(dtype)
-    if kind == np.bool_:
+    """Return values of a dtype at which implementations may differ: [count]."""
+    scalar_type = jnp.dtype(dtype)
+    if scalar_type == np.bool_:
         return np.array([False, True])
-    if jnp.issubdtype(kind, jnp.integer):
-        info = np.iinfo(kind)
-        near = [n for n in (-7, -2, -1, 0, 1, 2, 3, 7, 31, 100) if n >= info.min]
-        ends = [info.min, info.min + 1, info.max // 3, info.max // 2, info.max - 1, info.max]
-        return np.array([*near, *ends], kind)
-    limits = jnp.finfo(kind)
-    sizes = [0.0, 1e-3, 0.1, 0.3, 0.5, 0.7, 0.9, 1, 1.5, 2.5, 3, 4.5, 6, 10, 12, 27, 88, 90, 127.5]
-    sizes += [128, 255.9, 300, 1e4, 32767.5, 2.0**31, 2.0**32, 2.0**53, 2.0**63, 2.0**64, np.inf]
-    sizes += [float(x) for x in (limits.max, limits.smallest_normal, limits.eps, 1 - limits.eps)]
+    if jnp.issubdtype(scalar_type, jnp.integer):
+        info = np.iinfo(scalar_type)
+        small_values = [n for n in (-7, -2, -1, 0, 1, 2, 3, 7, 31, 100) if n >= info.min]
+        extremes = [info.min, info.min + 1, info.max // 3, info.max // 2, info.max - 1, info.max]
+        return np.array([*small_values, *extremes], scalar_type)
+    limits = jnp.finfo(scalar_type)
+    magnitudes = [
+        0.0,
+        1e-3,
+        0.1,
+        0.3,
+        0.5,
+        0.7,
+        0.9,
+        1,
+        1.5,
+        2.5,
+        3,
+        4.5,
+        6,
+        10,
+        12,
+        27,
+        88,
+        90,
+        127.5,
+    ]
+    magnitudes += [
+        128,
+        255.9,
+        300,
+        1e4,
+        32767.5,
+        2.0**31,
+        2.0**32,
+        2.0**53,
+        2.0**63,
+        2.0**64,
+        np.inf,
+    ]
+    magnitudes += [
+        float(x) for x in (limits.max, limits.smallest_normal, limits.eps, 1 - limits.eps)
+    ]
     with np.errstate(over="ignore"):
-        return np.array([*sizes, *(-x for x in sizes), np.nan]).astype(kind)
+        return np.array([*magnitudes, *(-x for x in magnitudes), np.nan]).astype(scalar_type)
 
 
-def taken(table: Mapping[str, Callable[..., Any]], *args: np.ndarray) -> dict[str, Any]:
-    """The functions that JAX takes such operands for."""
-    found = {}
+def supported_functions(
+    table: Mapping[str, Callable[..., Any]], *args: np.ndarray
+) -> dict[str, Any]:
+    """Return the functions of a table that JAX accepts for these operands."""
+    supported = {}
     for name, fn in table.items():
         try:
             jax.eval_shape(fn, *args)
         except (TypeError, ValueError):
             continue
-        found[name] = fn
-    return found
+        supported[name] = fn
+    return supported
 
 
-def units(got: np.ndarray, wanted: np.ndarray, least: float = 0.0) -> np.ndarray:
-    """How many units in the last place two arrays are apart: infinite where only one is a number.
+def units(actual: np.ndarray, expected: np.ndarray, smallest_unit: float = 0.0) -> np.ndarray:
+    """Return the difference of each element in units in the last place.
 
-    They are units of ``wanted``, or of ``least`` where that is larger. What is below the smallest
-    normal number counts as zero; the sign of zero does not count.
+    The difference is infinite where only one of the two is a number. The units are those of
+    ``expected``, or of ``smallest_unit`` where that is larger. A number below the smallest normal
+    number counts as zero, and the sign of zero does not count.
     """
-    if not jnp.issubdtype(wanted.dtype, jnp.floating):
-        return np.where(got == wanted, 0.0, np.inf)
-    limits = jnp.finfo(wanted.dtype)
+    if not jnp.issubdtype(expected.dtype, jnp.floating):
+        return np.where(actual == expected, 0.0, np.inf)
+    limits = jnp.finfo(expected.dtype)
     tiny = float(limits.smallest_normal)
-    a, b = (x.astype(np.float64) for x in (got, wanted))
+    a, b = (x.astype(np.float64) for x in (actual, expected))
     a, b = (np.where(np.abs(x) < 1.01 * tiny, 0.0, x) for x in (a, b))
-    size = np.maximum(np.where(np.isfinite(b), np.abs(b), 0.0), max(least, tiny))
-    step = np.ldexp(float(limits.eps), np.frexp(size)[1] - 1)
+    size = np.maximum(np.where(np.isfinite(b), np.abs(b), 0.0), max(smallest_unit, tiny))
+    unit = np.ldexp(float(limits.eps), np.frexp(size)[1] - 1)
     with np.errstate(invalid="ignore"):
-        apart = np.abs(a - b) / step
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+        distances = np.abs(a - b) / unit
+        is_same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.where(is_same, 0.0, np.where(np.isnan(distances), np.inf, distances))
 
 
 def assert_same(table: Mapping[str, Callable[..., Any]], dtype: str, *args: np.ndarray) -> None:
+    """Assert that one file of all functions that accept the operands agrees with JAX.
+
+    ``dtype`` is the dtype of the operands.
+    """
     with jax.enable_x64(True):
-        functions = taken(table, *args)
+        functions = supported_functions(table, *args)
         if not functions:
-            pytest.skip(f"JAX has none of these for {dtype}")
+            pytest.skip(f"JAX has none of these functions for {dtype}")
 
         def fn(*xs: Any) -> list[Any]:
             return [function(*xs) for function in functions.values()]
 
         export = converter.to_onnx(fn, [(a.shape, a.dtype) for a in args])
-        got = list(run(export, args).values())
-        wanted = [np.asarray(x) for x in jax.jit(fn)(*args)]
+        results = list(run(export, args).values())
+        jax_results = [np.asarray(x) for x in jax.jit(fn)(*args)]
     wrong = []
-    for name, actual, expected in zip(functions, got, wanted, strict=True):
+    for name, actual, expected in zip(functions, results, jax_results, strict=True):
         assert actual.dtype == expected.dtype, name
         limit = max(TOLERATED.get(name, (0, ""))[0], UNITS)
-        least = 1.0 if name in OF_ONE else 0.0
-        apart = units(actual, expected, least)
+        smallest_unit = 1.0 if name in OF_ONE else 0.0
+        distances = units(actual, expected, smallest_unit)
         if dtype in HALVES and expected.dtype == args[0].dtype:
-            once = np.asarray(functions[name](*(a.astype(np.float32) for a in args)))
+            in_float32 = np.asarray(functions[name](*(a.astype(np.float32) for a in args)))
             with np.errstate(over="ignore"):
-                apart = np.minimum(apart, units(actual, once.astype(expected.dtype), least))
-        for i in np.flatnonzero(apart > limit)[:3]:
+                distances = np.minimum(
+                    distances, units(actual, in_float32.astype(expected.dtype), smallest_unit)
+                )
+        for i in np.flatnonzero(distances > limit)[:3]:
             operands = ", ".join(str(a[i]) for a in args)
-            wrong.append(f"{name}({operands}) is {actual[i]}, not {expected[i]}: {apart[i]:.3g}")
+            wrong.append(
+                f"{name}({operands}) is {actual[i]}, not {expected[i]}: {distances[i]:.3g}"
+            )
     assert not wrong, "\n".join(wrong)
 
 
 DEFAULT = ("float32", "float64", "int32")
-"""ONNX Runtime has no kernels for most functions of float64: formulas are in their place."""
+"""Dtypes of the default tier.
+
+float64 is one because ONNX Runtime has no kernels for most of its functions: files have formulas.
+"""
 DTYPES = pytest.mark.parametrize(
     "dtype", [pytest.param(d, marks=() if d in DEFAULT else pytest.mark.full) for d in ALL]
 )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_cube_roots_are_those_of_numpy(dtype):
-    """Which XLA's own are not everywhere."""
+def test_cube_roots_agree_with_numpy(dtype):
+    """XLA's cube roots are less exact than numpy's for some numbers, but those of files are not."""
     x = edges(dtype)
     with jax.enable_x64(dtype == "float64"):
-        (got,) = run(converter.to_onnx(lax.cbrt, [x]), [x]).values()
-    right = np.cbrt(x.astype(np.float64)).astype(dtype)
-    assert got.dtype == dtype and units(got, right).max() <= UNITS
+        (actual,) = run(converter.to_onnx(lax.cbrt, [x]), [x]).values()
+    expected = np.cbrt(x.astype(np.float64)).astype(dtype)
+    assert actual.dtype == dtype and units(actual, expected).max() <= UNITS
 
 
 @DTYPES
-def test_unary(dtype):
+def test_unary_functions_agree_with_jax(dtype):
     assert_same(UNARY, dtype, edges(dtype))
 
 
 @DTYPES
-def test_binary(dtype):
-    numbers = edges(dtype)
-    x, y = np.meshgrid(numbers, numbers, indexing="ij")
+def test_binary_functions_agree_with_jax(dtype):
+    values = edges(dtype)
+    x, y = np.meshgrid(values, values, indexing="ij")
     assert_same(BINARY, dtype, x.ravel(), y.ravel())

@@ -1,4 +1,7 @@
-"""One small network of every family of Equimo, unmodified, at any batch: 1.1.0 and 2.7.0."""
+"""One small network of every family of Equimo 1.1.0 and 2.7.0, unmodified, compared with JAX.
+
+The batch size is open, and the fused operators of each file are counted.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,10 +30,11 @@ WIDE, SQUARE = (64, 96), (64, 64)
 
 @dataclass(frozen=True)
 class Family:
-    """How a small one is made and called, and what its file holds, the same in both versions.
+    """How a small network is made and called, and the fused operators of its file.
 
-    ``compiled`` is false where JAX's compiled network gives NaN and the one that is run step by
-    step does not: then that one is what the file is compared with.
+    They are the same in both versions of Equimo. ``compiled`` is false where the network compiled
+    by JAX gives NaN and the network run step by step does not; the file is then compared with the
+    latter.
     """
 
     name: str
@@ -76,18 +80,19 @@ FAMILIES = [
            {"Attention": 1, "LayerNormalization": 12, "InstanceNormalization": 5, "Gelu": 4}),
 ]  # fmt: skip
 ACTIVATIONS = {op.operator for op in ops.defined_ops() if op.elementwise} - {"Gelu", ""}
-"""What is one operator wherever it stands."""
+"""Operators of single elementwise operations, which are not counted."""
 
 EARLY = {"LayerNormalization", "InstanceNormalization", "Resize"}
-"""What there is at opset 18 too."""
+"""Fused operators that opset 18 has too."""
 
 
 @dataclass(frozen=True)
 class Newer:
-    """A network that 2.7.0 has besides: how it is made and called, on which inputs.
+    """A network that only Equimo 2.7.0 has: how it is made and called, and on which inputs.
 
-    ``specs`` and ``arrays`` are those of its file, open sizes and values; ``fused`` is what it
-    holds at opset 23. What is ``concrete`` cannot be made of shapes alone, and has its weights.
+    ``specs`` are the inputs with their open sizes, ``arrays`` their values, and ``fused`` the fused
+    operators of the file at opset 23. A ``concrete`` network cannot be made from shapes alone, so
+    ``make`` gives it weights.
     """
 
     name: str
@@ -101,10 +106,10 @@ class Newer:
     concrete: bool = False
 
 
-def drawn(make: Callable[[], Any]) -> Any:
-    """The network with seeded weights, of which none is near zero or one."""
-    made = draw(eqx.filter_eval_shape(make))
-    return made[0] if isinstance(made, tuple) else made
+def seeded_network(make: Callable[[], Any]) -> Any:
+    """Return the network with seeded weights, of which none is near zero or one."""
+    network = draw(eqx.filter_eval_shape(make))
+    return network[0] if isinstance(network, tuple) else network
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -121,16 +126,22 @@ def eomt(masked: bool) -> Any:
 
 
 def pmt(masked: bool) -> Any:
-    """It keeps a digest of its backbone's numbers, and so is made of these."""
+    """Return a PMT with seeded weights.
+
+    It stores a digest of the weights of its backbone, so it cannot be made from shapes.
+    """
     config = import_module("equimo.vision.models.pmd").PMTConfig(
         dim=16, num_heads=2, hidden_dim=16, taps=(1, 3), num_queries=6, num_blocks=2,
         masked_attention=masked)  # fmt: skip
-    made = models.PMT(drawn(lambda: lingbot(4)), 5, key=KEY, config=config)
-    return eqx.tree_at(lambda m: m.head, made, drawn(lambda: made.head))
+    network = models.PMT(seeded_network(lambda: lingbot(4)), 5, key=KEY, config=config)
+    return eqx.tree_at(lambda m: m.head, network, seeded_network(lambda: network.head))
 
 
 def deq() -> Any:
-    """Its tolerance is not reached: how many steps it takes does not hang on a rounding."""
+    """Return a DEQ whose tolerance is never reached.
+
+    Its number of steps then does not depend on rounding.
+    """
     return models.DEQ(
         3, modules=["convnextblock"] * 3, module_kwargs=[{}] * 3,
         downsamplers=["convnextstem", "convnextdownsampler", "convnextdownsampler"],
@@ -154,8 +165,8 @@ def convnext_of_rms_norms() -> Any:
 
 
 def spectrograms() -> Any:
-    kind = import_module("equimo.audio.models").AudioSpectrogramTransformer
-    return kind(16, 40, 16, 8, 6, 6, 2, [2], num_classes=5, key=KEY)
+    model_class = import_module("equimo.audio.models").AudioSpectrogramTransformer
+    return model_class(16, 40, 16, 8, 6, 6, 2, [2], num_classes=5, key=KEY)
 
 
 def tabpfn() -> Any:
@@ -171,21 +182,21 @@ def t0() -> Any:
 
 
 def text() -> Any:
-    kind = import_module("equimo.language.models").TextTransformerEncoder
-    return kind(16, 2.0, 3, 2, 30, key=KEY)
+    model_class = import_module("equimo.language.models").TextTransformerEncoder
+    return model_class(16, 2.0, 3, 2, 30, key=KEY)
 
 
-def called(network: Any, *inputs: Any) -> Any:
+def call_network(network: Any, *inputs: Any) -> Any:
     return network(*inputs, key=KEY, inference=True)
 
 
 TRAINED = 7
-"""Rows of a table whose labels are known."""
+"""Number of rows of the table whose labels are known."""
 
 TABLE = np.where(np.arange(66).reshape(11, 6) == 15, np.nan, normal(11, 6)).astype(np.float32)
 LABELS = np.array([0, 1, 2, 3, 1, 0, 2, 0, 0, 0, 0], np.int32)
 TIMES = (3, 14)
-# One series begins late, one misses a value and is known ahead, one is of another group.
+# One series begins late, one misses a value and is known in advance, and one is in another group.
 SERIES = [
     normal(*TIMES),
     (np.arange(14) < [[3], [0], [0]]) + 2 * (np.arange(42).reshape(TIMES) == 19),
@@ -198,7 +209,7 @@ PADDING = np.arange(9) >= [[9], [5], [1]]
 IMAGES: dict[str, Any] = {"specs": [("B", 3, 32, 48)], "arrays": [normal(3, 3, 32, 48)]}
 ROWS: dict[str, Any] = {
     "arrays": [TABLE, LABELS],
-    "call": lambda network, *table: called(network, *table, TRAINED),
+    "call": lambda network, *table: call_network(network, *table, TRAINED),
 }
 
 NEWER = [
@@ -211,11 +222,11 @@ NEWER = [
           **ROWS),
     Newer("T0", t0, [("V", 14), (("V", 14), "int8"), *[(("V", 14), "int32")] * 2],
           [a.astype(d) for a, d in zip(SERIES, ("float32", "int8", "int32", "int32"), strict=True)],
-          {"Attention": 3, "RotaryEmbedding": 4, "RMSNormalization": 13}, called),
+          {"Attention": 3, "RotaryEmbedding": 4, "RMSNormalization": 13}, call_network),
     Newer("TextTransformerEncoder", text, [(("B", 9), "int32"), ("B", 9)],
           [TEXTS.astype(np.int32), PADDING.astype(np.float32)],
           {"Attention": 3, "LayerNormalization": 7, "Gelu": 3},
-          lambda network, *inputs: jax.vmap(partial(called, network))(*inputs)),
+          lambda network, *inputs: jax.vmap(partial(call_network, network))(*inputs)),
     Newer("EoMT", partial(eomt, True), **IMAGES, fused={
         "Attention": 4, "LayerNormalization": 14, "Gelu": 13, "Resize": 2}),
     Newer("EoMT, mask free", partial(eomt, False), **IMAGES, fused={
@@ -241,48 +252,54 @@ NEWER = [
 ]  # fmt: skip
 
 LEFT = {"FasterViT": "Equimo itself cannot call it: a vmap with four in_axes has two arguments"}
+"""Families that are not tested, and the reason."""
 
 
 def outputs(family: Family, network: Any, images: Any) -> Any:
-    """SHViT's own call puts a norm where its shapes do not fit; its features come before that."""
+    """Return the network's outputs for images.
+
+    The call of SHViT applies a norm to a shape that does not fit, so its features are returned.
+    """
     call = network.features if family.call == "features" else network
     return jax.vmap(lambda image: call(image, key=KEY, inference=True))(images)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("family", FAMILIES, ids=[family.name for family in FAMILIES])
-def test_families(family):
-    network = drawn(family.make)
+def test_families_agree_with_jax(family):
+    network = seeded_network(family.make)
     shape = ("B", 3, *family.image)
     export = converter.to_onnx(lambda images: outputs(family, network, images), [shape])
     assert {op: n for op, n in export.report.fused.items() if op not in ACTIVATIONS} == family.fused
     images = np.random.default_rng(1).standard_normal((3, *shape[1:])).astype(np.float32)
     run = partial(outputs, family)
-    wanted = (eqx.filter_jit(run) if family.compiled else run)(network, images)
-    verdict = converter.check(export.model, lambda _: wanted, [images])
-    if not verdict.passed:  # an element may be smaller than the rounding of what it is made of
-        verdict = converter.check(export, lambda _: wanted, [images])
+    expected = (eqx.filter_jit(run) if family.compiled else run)(network, images)
+    verdict = converter.check(export.model, lambda _: expected, [images])
+    if not verdict.passed:
+        # An element may be smaller than the rounding of its terms. Only a check of the export,
+        # which has the traced graph, measures that.
+        verdict = converter.check(export, lambda _: expected, [images])
     assert verdict.passed, verdict.differences[0]
 
 
 @pytest.mark.full
 @pytest.mark.skipif(not NEW, reason="Equimo 1 does not have it")
 @pytest.mark.parametrize("newer", NEWER, ids=[newer.name for newer in NEWER])
-def test_newer_families(newer):
-    network = newer.make() if newer.concrete else drawn(newer.make)
-    wanted = eqx.filter_jit(newer.call)(network, *newer.arrays)
+def test_newer_families_agree_with_jax(newer):
+    network = newer.make() if newer.concrete else seeded_network(newer.make)
+    expected = eqx.filter_jit(newer.call)(network, *newer.arrays)
     for opset in (18, 23):
         export = converter.to_onnx(partial(newer.call, network), newer.specs, opset=opset)
         fused = {op: n for op, n in newer.fused.items() if opset == 23 or op in EARLY}
         assert {op: n for op, n in export.report.fused.items() if op not in ACTIVATIONS} == fused
-        verdict = converter.check(export.model, lambda *_: wanted, newer.arrays)
+        verdict = converter.check(export.model, lambda *_: expected, newer.arrays)
         assert verdict.passed, verdict.differences[0]
 
 
 @pytest.mark.full
-def test_every_family_is_here():
-    """What is exported there that is called with an image."""
-    own = {n: c for n, c in vars(models).items() if isclass(c) and hasattr(c, "features")}
-    public = {name for name, c in own.items() if c.__module__.startswith(models.__name__)}
+def test_every_family_is_tested():
+    """Every public class of Equimo's models with the method ``features`` is in a table here."""
+    classes = {n: c for n, c in vars(models).items() if isclass(c) and hasattr(c, "features")}
+    public = {name for name, c in classes.items() if c.__module__.startswith(models.__name__)}
     newer = {newer.name.partition(",")[0] for newer in NEWER} if NEW else set()
     assert public - LEFT.keys() - newer == {family.name for family in FAMILIES}

@@ -1,7 +1,8 @@
-"""Every operation that has a rule, on every dtype that JAX takes for it, as JAX has it.
+"""Every operation that has a rule, inside bodies of loops and branches, compared with JAX.
 
-What works on each element alone is in ``test_edges``; here is the rest: what moves, chooses, sums,
-loops, and what the converter writes itself. bfloat16 has hardly any kernels on a CPU.
+Each runs on every dtype that JAX accepts for it. ``test_edges`` has the elementwise operations
+outside of bodies; here are operations that move, select or sum elements, loops, and composites of
+the converter. bfloat16 is left out, because ONNX Runtime has hardly any kernels for it on a CPU.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from jax import lax
 import converter
 from tests.conformance import NEWEST
 from tests.converter import test_edges
-from tests.converter.test_edges import edges, taken, units
+from tests.converter.test_edges import edges, supported_functions, units
 
 DTYPES = tuple(dtype for dtype in test_edges.ALL if dtype != "bfloat16")
 ROWS = np.array([2, 0, 2], np.int32)
@@ -27,8 +28,10 @@ UPDATES = slice(0, 3)
 Table = dict[str, Callable[..., Any]]
 
 
-def window(op: Any, start: Any, **how: Any) -> Callable[..., Any]:
-    return lambda x: lax.reduce_window(x, x.dtype.type(start), op, (1, 3), (1, 2), "VALID", **how)
+def window(op: Any, initial: Any, **options: Any) -> Callable[..., Any]:
+    return lambda x: lax.reduce_window(
+        x, x.dtype.type(initial), op, (1, 3), (1, 2), "VALID", **options
+    )
 
 
 CHOOSING: Table = {
@@ -73,7 +76,10 @@ CHOOSING: Table = {
     "transpose": lambda x: x.T,
     "while": lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1][::-1]), (0, x)),
 }
-"""On the edges of the dtype, to the bit."""
+"""Operations that move or select elements.
+
+They run on the edges of the dtype, and every bit must agree.
+"""
 
 
 def lowest(dtype: Any) -> Any:
@@ -81,7 +87,7 @@ def lowest(dtype: Any) -> Any:
     return dtype.type(-np.inf) if floating else jnp.iinfo(dtype).min
 
 
-def twice(op: Callable[..., Any]) -> Callable[..., Any]:
+def along_both_axes(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x: (op(x, 1), op(x, 0))
 
 
@@ -94,8 +100,8 @@ SUMMING: Table = {
     "log_softmax": lambda x: jax.nn.log_softmax(x, 1),
     "matmul": lambda x: x @ x.T,
     "max_pool_scatter": lambda x: jax.grad(lambda x: window(lax.max, -np.inf)(x).sum())(x),
-    "reduce_prod": twice(lambda x, axis: jnp.prod(x, axis, dtype=x.dtype)),
-    "reduce_sum": twice(lambda x, axis: jnp.sum(x, axis, dtype=x.dtype)),
+    "reduce_prod": along_both_axes(lambda x, axis: jnp.prod(x, axis, dtype=x.dtype)),
+    "reduce_sum": along_both_axes(lambda x, axis: jnp.sum(x, axis, dtype=x.dtype)),
     "resize": lambda x: jax.image.resize(x, (8, 12), "linear"),
     "rms_norm": lambda x: x * lax.rsqrt(jnp.mean(x * x, 1, keepdims=True) + 1),
     "scatter-add": lambda x: x.at[ROWS].add(x[UPDATES]),
@@ -103,77 +109,100 @@ SUMMING: Table = {
     "softmax": lambda x: jax.nn.softmax(x, 1),
     "sum_pool": window(lax.add, 0),
 }
-"""On small numbers, up to the rounding of sums."""
+"""Operations that sum or multiply elements.
+
+They run on small numbers, and agree up to the rounding of sums.
+"""
 
 INDEXED = {"dynamic_slice", "dynamic_update_slice", "gather", "gather of elements"}
-"""What takes an index too."""
+"""Operations that take an index as the second operand."""
 
 OF_FLOATS = {"approx_top_k", "cumlogsumexp", "log_softmax", "max_pool_scatter", "softmax"}
-"""What ONNX has for floats only, and is refused for others, or JAX itself warns of."""
+"""Operations that run on floats only.
+
+For other dtypes ONNX has no operator and the conversion is refused, or JAX itself warns.
+"""
 
 ROUNDING = {"float16": 16.0, "float32": 64.0, "float64": 64.0}
-"""Units in the last place of the largest number; of float16 JAX rounds every step."""
+"""By dtype: the allowed difference, in units in the last place of the largest number.
+
+In float16 JAX rounds every step.
+"""
 
 
 def matrix(dtype: str, *, small: bool) -> np.ndarray:
-    """[4, 6] or more."""
+    """Return a matrix of small numbers, [4, 6], or of the edges of the dtype, [4, 6 or more]."""
     if small:
-        numbers = np.array([1, 2, 0, 1, 3, 1, 2, 1, 1, 0, 2, 1, 3, 1, 2, 1, 0, 2, 1, 1, 3, 2, 1, 1])
-        return (numbers if dtype[0] in "ub" else numbers * 0.75 - 1).reshape(4, 6).astype(dtype)
-    numbers = edges(dtype)
-    return np.resize(numbers, (4, max(6, -(-len(numbers) // 4))))
+        values = np.array([1, 2, 0, 1, 3, 1, 2, 1, 1, 0, 2, 1, 3, 1, 2, 1, 0, 2, 1, 1, 3, 2, 1, 1])
+        return (values if dtype[0] in "ub" else values * 0.75 - 1).reshape(4, 6).astype(dtype)
+    values = edges(dtype)
+    return np.resize(values, (4, max(6, -(-len(values) // 4))))
 
 
-def known(table: Table, x: np.ndarray, *more: Any) -> Table:
-    """The functions that JAX takes for the dtype, and that can be written for it."""
-    left_out = set() if x.dtype.kind == "f" else OF_FLOATS
-    return taken({name: fn for name, fn in table.items() if name not in left_out}, x, *more)
+def convertible_functions(table: Table, x: np.ndarray, *indices: Any) -> Table:
+    """Return the functions of a table that JAX accepts for these operands and files can compute."""
+    excluded = set() if x.dtype.kind == "f" else OF_FLOATS
+    return supported_functions(
+        {name: fn for name, fn in table.items() if name not in excluded}, x, *indices
+    )
 
 
-def scanned(fn: Callable[..., Any], *args: Any) -> Any:
-    """Of two equal rounds the last."""
+def in_scan(fn: Callable[..., Any], *args: Any) -> Any:
+    """Return the function's results of the last of two equal steps of a scan."""
     rounds = jax.tree.map(lambda a: jnp.stack([a, a]), args)
-    _, found = lax.scan(lambda carry, row: (carry, fn(*row)), 0, rounds)
-    return jax.tree.map(lambda y: y[-1], found)
+    _, results = lax.scan(lambda carry, row: (carry, fn(*row)), 0, rounds)
+    return jax.tree.map(lambda y: y[-1], results)
 
 
-def looped(fn: Callable[..., Any], *args: Any) -> Any:
-    """Two equal rounds; the state is made in the loop alone."""
+def in_while(fn: Callable[..., Any], *args: Any) -> Any:
+    """Return the function's results of the last of two equal turns of a while loop.
+
+    The initial state is zeros, so the results are computed in the loop alone.
+    """
     state = jax.tree.map(lambda y: jnp.zeros(y.shape, y.dtype), jax.eval_shape(fn, *args))
     return lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, fn(*args)), (0, state))[1]
 
 
-def branched(fn: Callable[..., Any], *args: Any) -> Any:
-    """In the branch that is taken, as an input shows; the other has zeros."""
+def in_cond(fn: Callable[..., Any], *args: Any) -> Any:
+    """Return the function's results from the branch of a conditional that runs.
+
+    The condition depends on an input, and the other branch returns zeros.
+    """
     first = args[0].ravel()[0]
     other = jax.tree.map(lambda y: jnp.zeros(y.shape, y.dtype), jax.eval_shape(fn, *args))
     return lax.cond(first == first, lambda: fn(*args), lambda: other)
 
 
-BODIES = {"scan": scanned, "while": looped, "cond": branched}
+BODIES = {"scan": in_scan, "while": in_while, "cond": in_cond}
 
 
-def assert_table(table: Table, dtype: str, small: bool, how: Callable[..., Any]) -> None:
+def assert_table(table: Table, dtype: str, small: bool, wrap_in_body: Callable[..., Any]) -> None:
+    """Assert that one strict file of the table's functions, in a body, agrees with JAX.
+
+    ``small`` chooses small numbers as operands in place of the edges of the dtype.
+    """
     with jax.enable_x64(True):
         x, i = matrix(dtype, small=small), np.int32(1)
-        functions = {**known(table, x), **known(table, x, i)}
+        functions = {**convertible_functions(table, x), **convertible_functions(table, x, i)}
 
-        def each(x: Any, i: Any) -> list[Any]:
+        def apply_all(x: Any, i: Any) -> list[Any]:
             return [f(x, i) if name in INDEXED else f(x) for name, f in functions.items()]
 
-        fn = partial(how, each)
+        fn = partial(wrap_in_body, apply_all)
         export = converter.to_onnx(fn, [x, i], opset=min(24, NEWEST), strict=True)
-        wanted = jax.jit(fn)(x, i)
+        expected = jax.jit(fn)(x, i)
         names = [
-            name for name, y in zip(functions, wanted, strict=True) for _ in jax.tree.leaves(y)
+            name for name, y in zip(functions, expected, strict=True) for _ in jax.tree.leaves(y)
         ]
-        got = converter.run(export, [x, i]).values()
+        actual_values = converter.run(export, [x, i]).values()
     wrong = []
-    for name, a, b in zip(names, got, map(np.asarray, jax.tree.leaves(wanted)), strict=True):
+    for name, a, b in zip(
+        names, actual_values, map(np.asarray, jax.tree.leaves(expected)), strict=True
+    ):
         assert (a.dtype, a.shape) == (b.dtype, b.shape), name
-        size = float(np.abs(b).max()) if small and b.dtype.kind == "f" else 0.0
-        limit = ROUNDING[b.dtype.name] if size else 0
-        if (units(a, b, size) > limit).any():
+        scale = float(np.abs(b).max()) if small and b.dtype.kind == "f" else 0.0
+        limit = ROUNDING[b.dtype.name] if scale else 0
+        if (units(a, b, scale) > limit).any():
             wrong.append(f"{name}: {a} is not {b}")
     assert not wrong, "\n".join(wrong)
 
@@ -181,36 +210,45 @@ def assert_table(table: Table, dtype: str, small: bool, how: Callable[..., Any])
 TABLES = {"chooses": (CHOOSING, False), "sums": (SUMMING, True)}
 
 
-def in_bodies(*usual: tuple[str, str]) -> pytest.MarkDecorator:
-    """Every dtype in every body; the usual ones are default tests."""
+def parametrize_bodies(*default_rows: tuple[str, str]) -> pytest.MarkDecorator:
+    """Return a mark with every dtype in every body; only these rows are in the default tier."""
     rows = []
     for row in itertools.product(DTYPES, BODIES):
-        marks = () if row in usual else pytest.mark.full
+        marks = () if row in default_rows else pytest.mark.full
         rows.append(pytest.param(*row, marks=marks, id="-".join(row)))
     return pytest.mark.parametrize(("dtype", "body"), rows)
 
 
 @pytest.mark.each("name", "dtype")
-@in_bodies(("int8", "scan"), ("float16", "while"))
+@parametrize_bodies(("int8", "scan"), ("float16", "while"))
 @pytest.mark.parametrize("name", TABLES)
-def test_bodies(name, dtype, body):
-    """What a runtime lacks a kernel for takes its detour in there too."""
+def test_operations_in_bodies_agree_with_jax(name, dtype, body):
+    """Dtype fallbacks and other replacements of missing kernels happen in bodies too."""
     table, small = TABLES[name]
     assert_table(table, dtype, small, BODIES[body])
 
 
-@in_bodies(("uint16", "cond"))
-def test_elements_in_bodies(dtype, body):
-    """The numbers that the operations give elsewhere, which `test_edges.py` compares with JAX's."""
+@parametrize_bodies(("uint16", "cond"))
+def test_elementwise_operations_in_bodies_give_the_same_numbers(dtype, body):
+    """Elementwise operations give the same numbers in a body as outside of one.
+
+    `test_edges.py` compares the latter with JAX.
+    """
     with jax.enable_x64(True):
         x = matrix(dtype, small=True)
         y = x[::-1, ::-1].copy()
-        alone, pairs = taken(test_edges.UNARY, x), taken(test_edges.BINARY, x, y)
+        unary, binary = (
+            supported_functions(test_edges.UNARY, x),
+            supported_functions(test_edges.BINARY, x, y),
+        )
 
         def fn(x: Any, y: Any) -> list[Any]:
-            return [f(x) for f in alone.values()] + [f(x, y) for f in pairs.values()]
+            return [f(x) for f in unary.values()] + [f(x, y) for f in binary.values()]
 
-        exports = [converter.to_onnx(partial(how, fn), [x, y]) for how in (call, BODIES[body])]
-    wanted, got = (converter.run(export, [x, y]).values() for export in exports)
-    for name, a, b in zip((*alone, *pairs), got, wanted, strict=True):
+        exports = [
+            converter.to_onnx(partial(wrap_in_body, fn), [x, y])
+            for wrap_in_body in (call, BODIES[body])
+        ]
+    expected, actual_values = (converter.run(export, [x, y]).values() for export in exports)
+    for name, a, b in zip((*unary, *binary), actual_values, expected, strict=True):
         np.testing.assert_array_equal(a, b, name)

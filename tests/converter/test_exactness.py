@@ -1,4 +1,7 @@
-"""Where ONNX's operators differ from JAX: noted by default, exact in a strict conversion."""
+"""Deviations of ONNX's operators from JAX: reported by default, absent from a strict conversion.
+
+The numbers of default and strict files are compared with JAX.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -31,19 +34,22 @@ ROWS = np.array([2, 0, 1], np.int32)
 ADDED = np.array([[1, 2, NAN, 4, 5, 6]] * 3, np.float32)
 
 
-def attended(x, shown):
-    """Attention of rows to those that are shown."""
+def attend(x, is_visible):
+    """Return attention to those rows of ``x`` that are visible."""
     queries = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
-    scores = jnp.where(shown, queries @ x.T, -jnp.inf)
+    scores = jnp.where(is_visible, queries @ x.T, -jnp.inf)
     return jax.nn.softmax(scores, axis=-1) @ jnp.nan_to_num(x)
 
 
-def pool(op, start, *size, **more):
-    return lambda x: lax.reduce_window(x, start, op, (1, *size), (1, 1), "VALID", **more)
+def pool(op, initial, *size, **options):
+    return lambda x: lax.reduce_window(x, initial, op, (1, *size), (1, 1), "VALID", **options)
 
 
 def loop(gates, cell):
-    """A recurrent cell over the rows of ``x``, [rows, 6], whose state has three numbers."""
+    """Return a function that runs a recurrent cell over the rows of ``x``, [rows, 6].
+
+    The state has three numbers; a cell with four gates has two states.
+    """
     w, r = (np.linspace(-0.5, 1, n * 3 * gates, dtype=np.float32).reshape(n, -1) for n in (6, 3))
 
     def step(states, row):
@@ -81,27 +87,33 @@ FUNCTIONS = {
     "gelu": lambda x: jax.nn.gelu(-abs(x[2:]) - 4, approximate=False),
     "logistic": lambda x: jax.nn.sigmoid(x * 10),
     "resize": lambda x: jax.image.resize(x[:, :2], (4, 5), "linear"),
-    "attention": lambda x: attended(x[:, :4], jnp.isfinite(x[:, :4]).all(1)),
+    "attention": lambda x: attend(x[:, :4], jnp.isfinite(x[:, :4]).all(1)),
     "grid_sample": lambda x: map_coordinates(IMAGE, [x, x * 0.5], order=1),
 }
 
 UNITS = {"gelu": 61, "lstm": 8, "gru": 8}
-"""Units in the last place where more than two are left: half of one in x moves ``erfc(x)`` by as
-many as x squared, which is 11 ** 2 / 2 at most; cells add up what four roundings leave, twice."""
+"""By function: units in the last place that a strict file may differ from JAX, if more than two.
+
+An error of half a unit in x moves ``erfc(x)`` by x² / 2 units, at most 11² / 2. A cell adds up four
+rounding errors twice.
+"""
 
 
-def apart(export, fn, x=X, **how):
-    """How many units in the last place the file's numbers are from JAX's, at most."""
-    got = run(session(export, **how) if how else export, [x]).values()
-    pairs = zip(got, jax.tree.leaves(jax.jit(fn)(x)), strict=True)
-    return max(units(actual, np.asarray(wanted)).max() for actual, wanted in pairs)
+def max_units(export, fn, x=X, **session_options):
+    """Return the largest difference of the file from JAX, in units in the last place.
+
+    The options are those of the session that runs the file.
+    """
+    results = run(session(export, **session_options) if session_options else export, [x]).values()
+    pairs = zip(results, jax.tree.leaves(jax.jit(fn)(x)), strict=True)
+    return max(units(actual, np.asarray(expected)).max() for actual, expected in pairs)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_differs_by_default_is_said_and_strict_is_exact(name):
-    """The file does differ on these numbers, and the report says by which node, from which line.
+def test_deviations_are_reported_and_strict_files_are_exact(name):
+    """The default file differs on these numbers; the report names the node and the source line.
 
-    A strict one is right to the bit, but for what rounding is left of an exponential.
+    The strict file agrees up to the rounding of its exponentials.
     """
     fn, op = FUNCTIONS[name], name.split(" ", maxsplit=1)[0]
     export = converter.to_onnx(fn, [X])
@@ -110,11 +122,11 @@ def test_what_differs_by_default_is_said_and_strict_is_exact(name):
     assert f"(1 {op}" in sentence or f"(2 {op}" in sentence
     assert "test_exactness.py" in sentence
     assert f"may differ: {sentence}" in str(export.report)
-    assert apart(export, fn) > 2
+    assert max_units(export, fn) > 2
     strict = converter.to_onnx(fn, [X], strict=True)
     assert strict.report.deviations == []
     for level in ("all", "disabled"):
-        assert apart(strict, fn, level=level) <= UNITS.get(name, 2)
+        assert max_units(strict, fn, level=level) <= UNITS.get(name, 2)
 
 
 @pytest.mark.each("finite", "fn", "method")
@@ -129,48 +141,48 @@ def test_what_differs_by_default_is_said_and_strict_is_exact(name):
     ids=["parameter", "bounded", "of a parameter", "of a size"],
 )
 @pytest.mark.parametrize("method", ["linear", "cubic"])
-def test_what_is_interpolated_of_parameters(finite, fn, method):
-    """They are trusted to be finite; what is computed from them is not, nor what is of sizes."""
+def test_resizing_parameters_deviates_if_they_may_be_infinite(finite, fn, method):
+    """Parameters are assumed to be finite; numbers computed from parameters or sizes are not."""
     p, x = np.arange(-1, 6, dtype=np.float32), np.zeros(6, np.float32)
 
-    def called(p, x):
+    def resize_result(p, x):
         return jax.image.resize(fn(p, x), (2 * x.shape[0],), method) + x[0]
 
     for strict in (False, True):
-        export = converter.to_onnx(called, [("C",)], params=p, strict=strict)
+        export = converter.to_onnx(resize_result, [("C",)], params=p, strict=strict)
         assert bool(export.report.deviations) != (finite or strict)
-        said = [s for s in export.report.deviations if s.startswith(TABLE["resize"].sentence)]
-        assert said == export.report.deviations
-        (got,) = run(export, [x]).values()
-        same = np.isnan(got) == np.isnan(jax.jit(called)(p, x))
-        assert same.all() == (finite or strict)
+        resizes = [s for s in export.report.deviations if s.startswith(TABLE["resize"].sentence)]
+        assert resizes == export.report.deviations
+        (actual,) = run(export, [x]).values()
+        is_same = np.isnan(actual) == np.isnan(jax.jit(resize_result)(p, x))
+        assert is_same.all() == (finite or strict)
 
 
-SAID = {
+UNFIXED = {
     "max_pool_scatter": jax.grad(lambda x: jnp.sum(FUNCTIONS["max_pool"](x))),
     "approx_top_k": lambda x: lax.approx_max_k(x, 4),
 }
-"""What a strict conversion cannot mend either."""
+"""By name: a function from which a strict file differs too."""
 
 
-@pytest.mark.parametrize("name", SAID)
-def test_what_stays_different_is_said(name):
+@pytest.mark.parametrize("name", UNFIXED)
+def test_deviations_of_strict_files_are_reported(name):
     for strict in (False, True):
-        export = converter.to_onnx(SAID[name], [X], strict=strict)
+        export = converter.to_onnx(UNFIXED[name], [X], strict=strict)
         sentences = export.report.deviations
         assert [s for s in sentences if s.startswith(TABLE[name].sentence)], sentences
-        assert apart(export, SAID[name]) > 2
+        assert max_units(export, UNFIXED[name]) > 2
 
 
-def test_slopes_of_infinities():
-    """Older versions of ONNX Runtime have NaN there (`tests/onnxruntimes`)."""
+def test_infinities_under_leaky_relu_are_exact_if_strict():
+    """PRelu of older versions of ONNX Runtime gives NaN for infinities (`tests/onnxruntimes`)."""
 
     def fn(slopes, x):
         return jnp.where(x >= 0, x, slopes * x)
 
     slopes = np.linspace(-1, 1, 6, dtype=np.float32)
-    said, *others = converter.to_onnx(fn, [X], params=slopes).report.deviations
-    assert said.startswith(TABLE["leaky_relu"].sentence) and not others
+    sentence, *other_sentences = converter.to_onnx(fn, [X], params=slopes).report.deviations
+    assert sentence.startswith(TABLE["leaky_relu"].sentence) and not other_sentences
     strict = converter.to_onnx(fn, [X], params=slopes, strict=True)
     assert strict.report.deviations == []
     assert "PRelu" not in strict.report.histogram
@@ -179,15 +191,15 @@ def test_slopes_of_infinities():
     assert newer.report.deviations == []
 
 
-def test_windows_that_may_be_too_long():
-    """ONNX Runtime has one element of the windows of 3 over an axis of 2, where there is none."""
+def test_windows_longer_than_their_axis_are_reported():
+    """For windows of 3 over an axis of 2, JAX has no element and ONNX Runtime has one."""
 
     def means(x):
         total = lax.reduce_window(x, 0.0, lax.add, (3, 1), (2, 1), "VALID")
         return total, total / 3
 
     default = converter.to_onnx(means, [("2*B", 4)])
-    assert sum("longer than its axis" in said for said in default.report.deviations) == 1
+    assert sum("longer than its axis" in sentence for sentence in default.report.deviations) == 1
     strict = converter.to_onnx(means, [("2*B", 4)], strict=True)
     assert strict.report.deviations == []
     assert converter.check(strict, means).passed
@@ -195,31 +207,31 @@ def test_windows_that_may_be_too_long():
 
 
 @pytest.mark.parametrize(("weight", "scale"), [(1e30, 0), (1e-30, 1e-30), (1e30, 1e30), (1.0, 0.0)])
-def test_strict_scales_stay_behind_products(weight, scale):
-    """Scaled weights may be infinite or nothing where their products are neither."""
+def test_strict_conversions_do_not_fold_scales(weight, scale):
+    """Scaled weights may overflow or become zero where scaled products do not."""
     x = np.array([[1e30, 1], [1e-30, 1e-30], [INF, 1], [NAN, 0]], np.float32)
     params = {"w": np.full((2, 3), weight, np.float32), "s": np.full(3, scale, np.float32)}
 
     def fn(p, x):
         return (x @ p["w"]) * p["s"]
 
-    (got,) = run(converter.to_onnx(fn, [x], params=params, strict=True), [x]).values()
-    np.testing.assert_array_equal(got, np.asarray(jax.jit(fn)(params, x)))
+    (actual,) = run(converter.to_onnx(fn, [x], params=params, strict=True), [x]).values()
+    np.testing.assert_array_equal(actual, np.asarray(jax.jit(fn)(params, x)))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
-def test_strict_in_other_dtypes(name, dtype):
+def test_strict_files_are_exact_in_other_dtypes(name, dtype):
     with jax.enable_x64(True):
         fn, x = FUNCTIONS[name], X.astype(dtype)
         limit = UNITS.get(name, 8 if name == "logistic" else 2)
-        assert apart(converter.to_onnx(fn, [x], strict=True), fn, x) <= limit
+        assert max_units(converter.to_onnx(fn, [x], strict=True), fn, x) <= limit
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float16, np.float32, np.float64])
-def test_exact_by_default(dtype):
-    """Sorting, where NaN is last and zeros are equal, and extremes of integers."""
+def test_sorting_and_integer_extremes_are_exact_by_default(dtype):
+    """Sorting, with NaN last and zeros equal, and extremes of integers are exact by default."""
     x = (np.nan_to_num(X).clip(-9, 9) if dtype == np.int32 else X).astype(dtype)
 
     def fn(x):
@@ -229,12 +241,12 @@ def test_exact_by_default(dtype):
     with jax.enable_x64(True):
         export = converter.to_onnx(fn, [x])
         assert export.report.deviations == []
-        assert apart(export, fn, x) == 0
+        assert max_units(export, fn, x) == 0
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_the_sign_of_nan(dtype):
-    """Opset 26 reads the bits: a NaN with its sign bit set is least of all in ``top_k``."""
+def test_top_k_orders_nan_by_its_sign(dtype):
+    """``top_k`` orders a NaN with its sign bit set below all numbers; opset 26 reads that bit."""
     row = np.array([1, -np.nan, np.inf, 0.0, -0.0, np.nan, -np.inf, 2, -3, 1, -0.0, 0.0])
     x = np.stack([row, np.copysign(row, -row)]).astype(dtype)
 

@@ -1,4 +1,4 @@
-"""All that stands in the way is said at once."""
+"""`converter.explain` lists all obstacles of a function, with their source lines, at once."""
 
 import jax
 import jax.numpy as jnp
@@ -20,53 +20,53 @@ def network(x):
     return jnp.tanh(z) + lax.population_count(x.astype(jnp.int32))
 
 
-def test_everything_is_named_with_its_lines():
-    told = converter.explain(network, [(3,)])
-    assert not told.is_convertible
-    assert told.is_complete
-    callback, eig = (o for o in told.obstacles if "complex" not in o.reason)
+def test_all_obstacles_are_listed_with_their_lines():
+    explanation = converter.explain(network, [(3,)])
+    assert not explanation.is_convertible
+    assert explanation.is_complete
+    callback, eig = (o for o in explanation.obstacles if "complex" not in o.reason)
     assert callback.reason.startswith("primitive 'pure_callback' (float32[3]) cannot be written")
-    assert len(callback.lines) == 1  # written once, called twice
+    assert len(callback.lines) == 1  # the source has one line, which is called twice
     assert "test_explanation.py" in callback.lines[0] and "(first)" in callback.lines[0]
     assert eig.reason.startswith("primitive 'eig'")
-    assert str(told).count("primitive 'pure_callback'") == 1
+    assert str(explanation).count("primitive 'pure_callback'") == 1
     with pytest.raises(converter.UnsupportedError) as raised:
         converter.to_onnx(network, [(3,)])
-    assert raised.value.reason == told.obstacles[0].reason
-    assert str(raised.value).endswith(f"[{told.obstacles[0].lines[0]}]")
+    assert raised.value.reason == explanation.obstacles[0].reason
+    assert str(raised.value).endswith(f"[{explanation.obstacles[0].lines[0]}]")
 
 
 @since("0.10")
-def test_what_no_expansion_can_say_is_among_all_others():
-    """Windows of unknown size too."""
+def test_primitives_without_expansion_are_listed():
+    """Obstacles with windows of unknown size are listed too."""
 
     def network(x):
         y = first(x)
         z = lax.linalg.tridiagonal_solve(*[y[0]] * 3, y.T, perturb_singular=True)
-        grown = lax.reduce_window(x[:, 0], 0.0, lambda a, b: a * b + a, (3,), (1,), "VALID")
-        return z.sum(), jnp.linalg.eigvals(z @ z.T), grown
+        window_sums = lax.reduce_window(x[:, 0], 0.0, lambda a, b: a * b + a, (3,), (1,), "VALID")
+        return z.sum(), jnp.linalg.eigvals(z @ z.T), window_sums
 
-    told = converter.explain(network, [("B", 3)])
-    assert told.is_complete
+    explanation = converter.explain(network, [("B", 3)])
+    assert explanation.is_complete
     for name in ("pure_callback", "tridiagonal_solve", "primitive 'eig'", "'reduce_window'"):
-        (found,) = [o for o in told.obstacles if name in o.reason]
-        assert all("test_explanation.py" in line for line in found.lines), found
-        assert found.lines, found
+        (obstacle,) = [o for o in explanation.obstacles if name in o.reason]
+        assert all("test_explanation.py" in line for line in obstacle.lines), obstacle
+        assert obstacle.lines, obstacle
 
 
-def test_what_can_be_converted():
+def test_convertible_functions_have_no_obstacles():
     def fn(w, x, *, more):
         return (x @ w + more).astype(jnp.float8_e4m3fn).astype(jnp.float32)
 
-    how = {"params": np.ones((3, 2)), "kwargs": {"more": 2}}
-    assert str(converter.explain(fn, [("B", 3)], **how)) == "everything can be converted"
-    assert not converter.explain(fn, [("B", 3)], opset=18, **how).is_convertible
+    options = {"params": np.ones((3, 2)), "kwargs": {"more": 2}}
+    assert str(converter.explain(fn, [("B", 3)], **options)) == "everything can be converted"
+    assert not converter.explain(fn, [("B", 3)], opset=18, **options).is_convertible
 
 
-def test_what_is_refused_while_tracing_is_said_to_be_the_first_only():
+def test_obstacles_while_tracing_are_reported_as_incomplete():
     def fn(x):
         return first(x), jax.grad(lambda i: (i * 1.0).sum(), allow_int=True)(x.astype(int))
 
-    told = converter.explain(fn, [(3,)])
-    assert not told.is_complete
-    assert str(told).endswith("later operations were not examined")
+    explanation = converter.explain(fn, [(3,)])
+    assert not explanation.is_complete
+    assert str(explanation).endswith("later operations were not examined")

@@ -1,4 +1,7 @@
-"""Rules, expansions and recognisers from outside; `docs/how-to/extending.md` runs as it stands."""
+"""Rules, expansions and recognisers of users, compared with JAX and the built-in rules.
+
+The code of `docs/how-to/extending.md` runs unchanged.
+"""
 
 import re
 from collections.abc import Iterator
@@ -22,11 +25,13 @@ X = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
 
 @pytest.fixture(autouse=True)
 def scope() -> Iterator[None]:
+    """Remove all extensions that a test registers when it ends."""
     with converter.extensions():
         yield
 
 
-def scaled(name: str) -> Any:
+def scaling_primitive(name: str) -> Any:
+    """Return a new primitive that multiplies its operand by the parameter ``factor``."""
     primitive = Primitive(name)
     primitive.def_abstract_eval(lambda x, **_: x)
     primitive.def_impl(lambda x, *, factor, **_: x * factor)
@@ -34,27 +39,31 @@ def scaled(name: str) -> Any:
 
 
 @pytest.mark.full
-def test_the_page():
-    known: dict[str, Any] = {}
-    seen = []
+def test_the_code_of_the_extending_page_runs():
+    namespace: dict[str, Any] = {}
+    histograms = []
     for block in BLOCKS:
-        exec(compile(block, "extending.md", "exec"), known)
-        seen.append(known["export"].report.histogram)
-    assert seen[0] == {"Shrink": 1, "Tanh": 1}
-    assert "Shrink" not in seen[1]
-    assert seen[2:] == [{"QuickGelu": 1, "ReduceSum": 1}, {"LpNormalization": 1}]
-    for fn in (known["network"], known["layer"], known["embed"]):
+        exec(compile(block, "extending.md", "exec"), namespace)
+        histograms.append(namespace["export"].report.histogram)
+    assert histograms[0] == {"Shrink": 1, "Tanh": 1}
+    assert "Shrink" not in histograms[1]
+    assert histograms[2:] == [{"QuickGelu": 1, "ReduceSum": 1}, {"LpNormalization": 1}]
+    for fn in (namespace["network"], namespace["layer"], namespace["embed"]):
         converter.to_onnx(fn, [("B", 3, 4)], verify=[X])
         assert converter.bisect(fn, [X]) is None
     assert {"quick_gelu", "l2_normalise"} <= set(structure_names())
-    plain = converter.to_onnx(known["embed"], [X], fuse=["quick_gelu"]).report.histogram
-    assert "LpNormalization" not in plain
-    several = converter.to_onnx(lambda x: x / jnp.sqrt((x * x).sum((1, 2), keepdims=True)), [X])
-    assert [str(n.reason) for n in several.report.near_misses] == ["the norm is over several axes"]
+    unfused = converter.to_onnx(namespace["embed"], [X], fuse=["quick_gelu"]).report.histogram
+    assert "LpNormalization" not in unfused
+    over_two_axes = converter.to_onnx(
+        lambda x: x / jnp.sqrt((x * x).sum((1, 2), keepdims=True)), [X]
+    )
+    assert [str(n.reason) for n in over_two_axes.report.near_misses] == [
+        "the norm is over several axes"
+    ]
 
 
-def test_a_rule_and_its_end():
-    primitive = scaled("tripled")
+def test_rules_end_with_their_scope():
+    primitive = scaling_primitive("tripled")
     fn = lambda x: primitive.bind(x, factor=3.0)  # noqa: E731
     with converter.extensions():
         converter.rule("tripled")(lambda b, x, *, factor: b.op("Mul", x, b.like(factor)))
@@ -68,8 +77,8 @@ def test_a_rule_and_its_end():
         converter.to_onnx(fn, [X])
 
 
-def test_the_newest_rule_and_other_domains():
-    primitive = scaled("scaled")
+def test_rules_depend_on_the_opset_and_may_use_other_domains():
+    primitive = scaling_primitive("scaled")
     fn = lambda x: primitive.bind(x, factor=2.0)  # noqa: E731
     converter.rule("scaled")(lambda b, x, *, factor: b.op("Mul", x, b.like(factor)))
 
@@ -84,7 +93,7 @@ def test_the_newest_rule_and_other_domains():
 
 
 @pytest.mark.full
-def test_a_formula_in_other_spellings_and_layouts():
+def test_recognisers_match_other_spellings_and_layouts():
     converter.recogniser("quick_gelu", since=18)(lambda x, alpha: x * jax.nn.sigmoid(alpha * x))
 
     @converter.rule("quick_gelu")
@@ -111,7 +120,7 @@ def test_a_formula_in_other_spellings_and_layouts():
 
 
 @pytest.mark.full
-def test_formulas_made_of_others():
+def test_recognisers_match_formulas_that_contain_others():
     converter.recogniser("gated")(lambda x: x * jax.nn.sigmoid(x))
 
     @converter.recogniser("gated_twice")
@@ -130,29 +139,29 @@ def test_formulas_made_of_others():
     assert converter.to_onnx(fn, [X]).report.fused == {"Gated": 1, "GatedTwice": 1}
 
 
-def test_what_no_formula_can_say():
+def test_recognisers_with_reductions_need_roots():
     with pytest.raises(converter.SpecError, match=r"it has reduce_sum.*give roots="):
         converter.recogniser("mean")(lambda x: x / x.sum(-1, keepdims=True))
 
 
-def test_rules_from_outside_win():
-    """Over the converter's own at every opset, or from one on."""
+def test_rules_of_users_replace_built_in_rules():
+    """A user's rule replaces the built-in one at every opset, or from the opset ``since`` on."""
 
-    def written(opset):
+    def written_operators(opset):
         return set(converter.to_onnx(jax.nn.gelu, [X], opset=opset).report.histogram)
 
-    ours = {opset: written(opset) for opset in (17, 20, 23)}
-    for since, wanted in ((None, (17, 20, 23)), (18, (20, 23)), (23, (23,))):
+    built_in_operators = {opset: written_operators(opset) for opset in (17, 20, 23)}
+    for since, opsets in ((None, (17, 20, 23)), (18, (20, 23)), (23, (23,))):
         with converter.extensions():
-            given = {} if since is None else {"since": since}
-            converter.rule("gelu", ignores=("approximate",), **given)(lambda b, x: b.op("Erf", x))
-            for opset, operators in ours.items():
-                assert written(opset) == ({"Erf"} if opset in wanted else operators)
-    assert {opset: written(opset) for opset in ours} == ours
+            options = {} if since is None else {"since": since}
+            converter.rule("gelu", ignores=("approximate",), **options)(lambda b, x: b.op("Erf", x))
+            for opset, operators in built_in_operators.items():
+                assert written_operators(opset) == ({"Erf"} if opset in opsets else operators)
+    assert {opset: written_operators(opset) for opset in built_in_operators} == built_in_operators
 
 
-def test_what_is_registered_is_checked_where_it_is_asked():
-    """An operator that is the formula but for NaN passes the samples that are drawn."""
+def test_operators_of_users_are_checked():
+    """An operator that differs from its formula for NaN passes drawn samples, but not a NaN."""
     converter.recogniser("trial_shrink")(lambda x, limit: jnp.where(abs(x) <= limit, 0, x))
     converter.rule("trial_shrink")(lambda b, x, *, limit: b.op("Shrink", x, lambd=limit, bias=0.0))
 

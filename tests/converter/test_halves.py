@@ -1,4 +1,4 @@
-"""float16 and bfloat16: constants that leave their range."""
+"""Files in float16 and bfloat16 with constants outside of these ranges, compared with float32."""
 
 import jax
 import jax.numpy as jnp
@@ -30,29 +30,29 @@ def test_constants_stay_finite_and_not_zero(name, precision):
     model = converter.lower_precision(export.model, precision)
     if precision == "bfloat16":
         model = converter.emulate_bfloat16(model)
-    (got,) = run(model, [X, MASK]).values()
-    unit, wanted = float(jnp.finfo(precision).eps), np.asarray(fn(X, MASK))
-    if name == "lowered":  # 65504 is not so much that nothing is left of what it is added to
-        assert np.isfinite(got).all()
-        got, wanted = got[MASK.any(1)], wanted[MASK.any(1)]
-    np.testing.assert_allclose(got, wanted, rtol=2 * unit, atol=unit)
+    (actual,) = run(model, [X, MASK]).values()
+    unit, expected = float(jnp.finfo(precision).eps), np.asarray(fn(X, MASK))
+    if name == "lowered":  # 65504 does not cancel the number that it is added to
+        assert np.isfinite(actual).all()
+        actual, expected = actual[MASK.any(1)], expected[MASK.any(1)]
+    np.testing.assert_allclose(actual, expected, rtol=2 * unit, atol=unit)
 
 
-def test_narrowed():
+def test_narrowed_constants_stay_finite_and_not_zero():
     half = np.dtype(np.float16)
     numbers = np.array([1e9, -1e9, np.inf, -np.inf, 65519, 3e-9, 0, 1.5], np.float32)
-    wanted = np.array([65504, -65504, np.inf, -np.inf, 65504, 0, 0, 1.5], half)
-    np.testing.assert_array_equal(narrow_array(numbers, half), wanted)
+    expected = np.array([65504, -65504, np.inf, -np.inf, 65504, 0, 0, 1.5], half)
+    np.testing.assert_array_equal(narrow_array(numbers, half), expected)
     assert np.isnan(narrow_array(np.array([np.nan], np.float32), half)).all()
     for number in (1e-8, -1e-30, 5e-5):
-        held = narrow_array(np.array(number, np.float32), half)
-        assert float(held) == float(np.copysign(np.finfo(half).smallest_normal, number))
+        narrowed = narrow_array(np.array(number, np.float32), half)
+        assert float(narrowed) == float(np.copysign(np.finfo(half).smallest_normal, number))
     large = narrow_array(np.array([3.4e38], np.float32), jnp.dtype(jnp.bfloat16))
     assert np.isfinite(large).all()
 
 
-def test_what_depends_on_shapes_alone_stays_wide():
-    """The share that a row is of all rows, and not what inputs are added to and multiplied by."""
+def test_numbers_that_depend_on_shapes_alone_stay_float32():
+    """Divisions by a size stay in float32; arithmetic on inputs does not."""
 
     def fn(x):
         shares = jnp.cos(jnp.arange(x.shape[0]) / x.shape[0])

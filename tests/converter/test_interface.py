@@ -1,4 +1,4 @@
-"""How a file shows what was converted: its layouts, whether it is right, what it says of itself."""
+"""Options of `converter.to_onnx` that shape the file: layouts, verification, metadata, lines."""
 
 import importlib
 import sys
@@ -17,7 +17,7 @@ PARAMS = {"one": drawn(3, 3, 4, 6), "two": drawn(3, 3, 6, 6), "head": drawn(6, 5
 
 
 def network(params, image, shift):
-    """In channels-last, with a residual sum and a pooled head."""
+    """Apply a channels-last network with a residual sum and a pooled head."""
     x = jax.nn.relu(conv(image, params["one"], 2) + shift)
     x = x + jax.nn.silu(conv(x, params["two"]))
     return {"map": x, "logits": x.mean((1, 2)) @ params["head"]}
@@ -27,45 +27,45 @@ IMAGE, SHIFT = drawn(3, 8, 6, 4), drawn(6)
 SPECS = [("B", 8, 6, 4), (6,)]
 
 
-def export(**how):
-    return converter.to_onnx(network, SPECS, params=PARAMS, **how)
+def export(**options):
+    return converter.to_onnx(network, SPECS, params=PARAMS, **options)
 
 
-def test_channels_first_without_a_transpose():
-    last = export()
-    assert last.report.histogram["Transpose"] == 2
+def test_channels_first_needs_no_transpose():
+    channels_last = export()
+    assert channels_last.report.histogram["Transpose"] == 2
     first = export(channels_first=["image", "map"])
     assert "Transpose" not in first.report.histogram
     shapes = [[str(d) for d in v.shape] for v in (*first.model.graph.inputs,)]
     assert shapes == [["B", "4", "8", "6"], ["6"]]
     assert {v.name: v.shape.rank() for v in first.model.graph.outputs} == {"logits": 2, "map": 4}
-    got = converter.run(first, [np.moveaxis(IMAGE, -1, 1), SHIFT])
-    wanted = network(PARAMS, IMAGE, SHIFT)
-    np.testing.assert_allclose(got["map"], np.moveaxis(wanted["map"], -1, 1), atol=1e-5)
-    np.testing.assert_allclose(got["logits"], wanted["logits"], atol=1e-5)
+    actual = converter.run(first, [np.moveaxis(IMAGE, -1, 1), SHIFT])
+    expected = network(PARAMS, IMAGE, SHIFT)
+    np.testing.assert_allclose(actual["map"], np.moveaxis(expected["map"], -1, 1), atol=1e-5)
+    np.testing.assert_allclose(actual["logits"], expected["logits"], atol=1e-5)
 
 
 @pytest.mark.full
-def test_only_inputs_or_outputs():
+def test_channels_first_of_inputs_or_outputs_only():
     for names in (["image"], ["map"]):
-        found = export(channels_first=names, verify=[IMAGE, SHIFT])
-        assert found.report.histogram.get("Transpose", 0) == 1
+        result = export(channels_first=names, verify=[IMAGE, SHIFT])
+        assert result.report.histogram.get("Transpose", 0) == 1
     assert not converter.bisect(network, [IMAGE, SHIFT], params=PARAMS, channels_first=["map"])
-    named = {"input_names": ["x", "y"], "output_names": ["a", "b"], "channels_first": ["x", "b"]}
-    assert export(**named, verify=[IMAGE, SHIFT]).verdict.passed
+    options = {"input_names": ["x", "y"], "output_names": ["a", "b"], "channels_first": ["x", "b"]}
+    assert export(**options, verify=[IMAGE, SHIFT]).verdict.passed
 
 
 @pytest.mark.full
-def test_one_and_three_axes_of_space():
-    how = {"channels_first": ["x", "output_1"]}
+def test_channels_first_with_one_and_three_spatial_axes():
+    options = {"channels_first": ["x", "output_1"]}
     for x in (drawn(2, 7, 3), drawn(2, 5, 6, 7, 3)):
-        found = converter.to_onnx(lambda x: (x, jnp.sin(x)), [x], verify=[x], **how)
-        got = converter.run(found, [np.moveaxis(x, -1, 1)])
-        np.testing.assert_array_equal(got["output_0"], x)
-        np.testing.assert_allclose(got["output_1"], np.moveaxis(np.sin(x), -1, 1), atol=1e-6)
+        export_of_x = converter.to_onnx(lambda x: (x, jnp.sin(x)), [x], verify=[x], **options)
+        actual = converter.run(export_of_x, [np.moveaxis(x, -1, 1)])
+        np.testing.assert_array_equal(actual["output_0"], x)
+        np.testing.assert_allclose(actual["output_1"], np.moveaxis(np.sin(x), -1, 1), atol=1e-6)
 
 
-def test_what_cannot_be_channels_first():
+def test_invalid_channels_first_names_are_rejected():
     with pytest.raises(converter.SpecError, match=r"of image, shift, logits, map; .*'picture'"):
         export(channels_first=["picture"])
     with pytest.raises(converter.SpecError, match="received 'image'"):
@@ -78,27 +78,27 @@ def test_what_cannot_be_channels_first():
 # ------------------------------------------------------------------------------------ verify
 
 
-def test_nothing_is_written_that_is_wrong(tmp_path, monkeypatch):
+def test_files_that_fail_verification_are_not_written(tmp_path, monkeypatch):
     path = tmp_path / "model.onnx"
 
-    def wrong(model, target):
+    def break_model(model, target):
         next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
         return model
 
-    monkeypatch.setattr("converter.api.conversion.clean_up_model", wrong)
+    monkeypatch.setattr("converter.api.conversion.clean_up_model", break_model)
     with pytest.raises(converter.CheckError, match=r"is not what JAX computes: output_0\[0, 0\]"):
         converter.to_onnx(jnp.sin, [(2, 3)], path=path, verify=True)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_deviation_that_shows_is_named():
+def test_failed_checks_name_the_deviation():
     numbers = [-np.logspace(-6, -2, 50, dtype=np.float32)]
     with pytest.raises(converter.CheckError, match=r"strict=True may mend it, since an expon"):
         converter.to_onnx(jax.nn.elu, [(50,)], verify=numbers)
     assert converter.to_onnx(jax.nn.elu, [(50,)], verify=numbers, strict=True).verdict.passed
 
 
-def test_what_cannot_be_verified():
+def test_functions_that_cannot_be_verified_are_rejected():
     abstract = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
     with pytest.raises(converter.SpecError, match="w has no value"):
         converter.to_onnx(lambda p, x: x @ p["w"], [("B", 3)], params=abstract, verify=True)
@@ -108,16 +108,16 @@ def test_what_cannot_be_verified():
         converter.to_onnx(lambda x: None, [(2, 3)])
 
 
-def test_what_is_no_array_is_compared_as_jax_returns_it(tmp_path):
-    """Python's numbers, and what numpy computes in 64 bits."""
+def test_numbers_are_compared_as_jax_returns_them(tmp_path):
+    """Python's numbers and numpy's numbers of 64 bits have the dtypes that JAX returns."""
     path, x = tmp_path / "model.onnx", np.ones((2, 4), np.float32)
 
     def fn(x):
         return jnp.size(x, (0, 1)), 1.5, True, np.arange(3), np.float64(2.5), x * 2
 
     assert len(converter.to_onnx(fn, [("N", 4)], verify=True, path=path).verdict) == 6
-    for got, want in zip(converter.run(path, [x]).values(), jax.jit(fn)(x), strict=True):
-        np.testing.assert_array_equal(got, want, strict=True)
+    for actual, reference in zip(converter.run(path, [x]).values(), jax.jit(fn)(x), strict=True):
+        np.testing.assert_array_equal(actual, reference, strict=True)
 
 
 # ---------------------------------------------------------------------------------- metadata
@@ -125,20 +125,20 @@ def test_what_is_no_array_is_compared_as_jax_returns_it(tmp_path):
 SHAPE = ("B", 4)
 
 
-def test_what_a_file_says(tmp_path):
+def test_metadata_is_in_the_file(tmp_path):
     path = tmp_path / "model.onnx"
-    said = {"graph_name": "sine", "producer_name": "us", "producer_version": "1.2"}
-    said |= {"domain": "com.example", "model_version": 7, "doc_string": "the sine"}
-    said |= {"properties": {"zebra": "1", "author": "me"}}
-    converter.to_onnx(jnp.sin, [SHAPE], metadata=converter.Metadata(**said), path=path)
+    metadata = {"graph_name": "sine", "producer_name": "us", "producer_version": "1.2"}
+    metadata |= {"domain": "com.example", "model_version": 7, "doc_string": "the sine"}
+    metadata |= {"properties": {"zebra": "1", "author": "me"}}
+    converter.to_onnx(jnp.sin, [SHAPE], metadata=converter.Metadata(**metadata), path=path)
     meta = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).get_modelmeta()
     assert (meta.graph_name, meta.producer_name, meta.domain) == ("sine", "us", "com.example")
     assert (meta.version, meta.description) == (7, "the sine")
     assert meta.custom_metadata_map == {"author": "me", "zebra": "1"}
 
 
-def test_properties_alone_and_none():
-    """They are texts."""
+def test_metadata_may_be_properties_alone():
+    """Properties must be strings."""
     model = converter.to_onnx(jnp.sin, [SHAPE], metadata={"author": "me"}).model
     assert model.metadata_props == {"author": "me"}
     assert (model.producer_name, model.graph.name) == ("jax-onnx-zoo", "main_graph")
@@ -150,9 +150,9 @@ def test_properties_alone_and_none():
 # ------------------------------------------------------------------------------- source lines
 
 
-def test_the_same_bytes_wherever_the_code_is(tmp_path, monkeypatch):
-    """A package in two folders: lines are told from where the package begins."""
-    written = []
+def test_source_lines_do_not_depend_on_the_folder(tmp_path, monkeypatch):
+    """A package in two folders gives the same file: source lines are relative to the package."""
+    files = []
     for name in ("one", "another"):
         package = tmp_path / name / "layers"
         package.mkdir(parents=True)
@@ -165,6 +165,6 @@ def test_the_same_bytes_wherever_the_code_is(tmp_path, monkeypatch):
             network = importlib.import_module("layers").network
             export = converter.to_onnx(network, [SHAPE], source_lines=True)
         del sys.modules["layers"], sys.modules["layers.inner"]
-        written.append(ir.to_proto(export.model).SerializeToString(deterministic=True))
-    assert written[0] == written[1]
-    assert b"layers/inner.py:4 (network)" in written[0]
+        files.append(ir.to_proto(export.model).SerializeToString(deterministic=True))
+    assert files[0] == files[1]
+    assert b"layers/inner.py:4 (network)" in files[0]

@@ -1,4 +1,4 @@
-"""Two models as one."""
+"""`converter.join`, which makes one model of two, compared with running both in turn."""
 
 import math
 
@@ -28,8 +28,11 @@ def models(opset=20):
     return front, converter.to_onnx(second, [("n", 4)], params=PARAMS, opset=opset)
 
 
-def test_a_join_computes_both():
-    """Names of the second stand; those of the first give way, and come first in the graph."""
+def test_a_joined_model_computes_both():
+    """The joined model keeps the names of the second model and renames clashing ones of the first.
+
+    It computes the outputs of both models in turn.
+    """
     front, back = models()
     names = {value.name for node in back.model.graph for value in node.outputs}
     assert names & {value.name for node in front.model.graph for value in node.outputs}
@@ -44,8 +47,10 @@ def test_a_join_computes_both():
     assert [value.name for value in proto.graph.input] == ["image_1"]
     assert converter.report(joined).nodes == len(proto.graph.node)
     image = np.random.default_rng(0).integers(0, 255, (5, 4, 3), dtype=np.uint8)
-    for got, want in zip(run(joined, [image]).values(), second(PARAMS, first(image)), strict=True):
-        np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
+    for actual, expected in zip(
+        run(joined, [image]).values(), second(PARAMS, first(image)), strict=True
+    ):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
 
 
 def test_initializers_are_not_read():
@@ -54,15 +59,15 @@ def test_initializers_are_not_read():
     def load():
         raise AssertionError
 
-    lazy = ir.LazyTensor(load, dtype=ir.DataType.FLOAT, shape=ir.Shape([4]), name="image")
-    back.model.graph.initializers["image"].const_value = lazy
+    lazy_tensor = ir.LazyTensor(load, dtype=ir.DataType.FLOAT, shape=ir.Shape([4]), name="image")
+    back.model.graph.initializers["image"].const_value = lazy_tensor
     model = converter.join(front.model, back.model)
     assert model is back.model
-    assert model.graph.initializers["image"].const_value is lazy
+    assert model.graph.initializers["image"].const_value is lazy_tensor
     assert not list(front.model.graph)
 
 
-def test_models_with_functions_of_their_own_are_refused():
+def test_models_with_functions_are_rejected():
     """ONNX Script and torch's exporter write such models."""
     front, back = models()
     empty = ir.Graph([], [], nodes=[])
@@ -74,38 +79,39 @@ def test_models_with_functions_of_their_own_are_refused():
         converter.lower_precision(front.model, "float16")
 
 
-def test_what_does_not_fit():
+def test_models_that_do_not_fit_are_rejected():
     front, _ = models(18)
     _, back = models(20)
     with pytest.raises(converter.SpecError, match="opsets"):
         converter.join(front.model, back.model)
-    other = converter.to_onnx(first, [(("n", 5, 3), np.uint8)], opset=20)
+    wider = converter.to_onnx(first, [(("n", 5, 3), np.uint8)], opset=20)
     with pytest.raises(converter.SpecError, match=r"gives FLOAT\[n,5\].*takes FLOAT\[n,4\]"):
-        converter.join(other.model, back.model)
+        converter.join(wider.model, back.model)
 
 
-def turned_and_converted(x):
+def transpose_and_cast(x):
     return jnp.transpose(x, (1, 0, 2)).astype(jnp.float32)
 
 
 PRODUCTS = {
     "a matrix by a vector": (jnp.transpose, np.float32, (4, 3), jnp.arange(4.0)),
-    "converted": (turned_and_converted, np.int32, (2, 3, 4), jnp.arange(8.0).reshape(4, 2)),
+    "converted": (transpose_and_cast, np.int32, (2, 3, 4), jnp.arange(8.0).reshape(4, 2)),
 }
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_products_behind_the_seam(name):
-    """What the first computes is not a plain input of the second any more.
+def test_products_at_the_seam_are_exact(name):
+    """Products whose input was a model input before the join have operands of equal rank.
 
-    The optimiser gave other numbers for the one, and ended the process with the other.
+    Otherwise ONNX Runtime's optimizer gave other numbers for the first program, and ended the
+    process with the second.
     """
     front, dtype, shape, weight = PRODUCTS[name]
     x = np.arange(math.prod(shape), dtype=dtype).reshape(shape)
-    one = converter.to_onnx(front, [x])
-    two = converter.to_onnx(lambda y: y @ weight, [front(x).shape])
-    joined = converter.join(one.model, two.model)
+    first_part = converter.to_onnx(front, [x])
+    second_part = converter.to_onnx(lambda y: y @ weight, [front(x).shape])
+    joined = converter.join(first_part.model, second_part.model)
     (product,) = [node for node in joined.graph if node.op_type == "MatMul"]
     assert len({value.shape.rank() for value in product.inputs}) == 1
-    (got,) = run(joined, [x]).values()
-    np.testing.assert_array_equal(got, front(jnp.asarray(x)) @ weight)
+    (actual,) = run(joined, [x]).values()
+    np.testing.assert_array_equal(actual, front(jnp.asarray(x)) @ weight)

@@ -1,4 +1,4 @@
-"""PRNG keys as inputs: the file draws JAX's own numbers."""
+"""Random numbers from PRNG keys that are inputs or parameters of a file, compared with JAX."""
 
 import equinox as eqx
 import jax
@@ -14,30 +14,33 @@ KEY = random.key(0)
 SEEDS = (3, 7922)
 
 
-def drawn(result):
-    """Arrays, keys as the numbers they hold."""
+def key_data(result):
+    """Return an array as it is, and keys as their integers."""
     is_key = jnp.issubdtype(result.dtype, jax.dtypes.prng_key)
     return np.asarray(random.key_data(result) if is_key else result)
 
 
-def assert_draws(fn, opset=23, seeds=SEEDS, **given):
-    """The file gives what JAX does, from several keys."""
-    export = converter.to_onnx(fn, [KEY], opset=opset, **given)
-    live, compiled = session(export), jax.jit(fn)
+def assert_draws(fn, opset=23, seeds=SEEDS, **options):
+    """Assert that the file of a function of a key agrees with JAX for keys of several seeds.
+
+    Return the export.
+    """
+    export = converter.to_onnx(fn, [KEY], opset=opset, **options)
+    file_session, compiled = session(export), jax.jit(fn)
     for seed in seeds:
         key = random.key(seed)
-        got = live.run(None, {live.get_inputs()[0].name: drawn(key)})
-        for actual, result in zip(got, jax.tree.leaves(compiled(key)), strict=True):
-            wanted = drawn(result)
-            assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape)
-            np.testing.assert_array_equal(actual, wanted)
+        actual_values = file_session.run(None, {file_session.get_inputs()[0].name: key_data(key)})
+        for actual, result in zip(actual_values, jax.tree.leaves(compiled(key)), strict=True):
+            expected = key_data(result)
+            assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+            np.testing.assert_array_equal(actual, expected)
     return export
 
 
-def test_a_key_is_two_numbers_in_the_file():
+def test_a_key_is_two_integers_in_the_file():
     export = assert_draws(lambda key: [random.uniform(key, (1000,)), key], seeds=(3,))
-    (given,) = export.model.graph.inputs
-    assert (given.name, given.dtype.name, list(given.shape)) == ("key", "UINT32", [2])
+    (value,) = export.model.graph.inputs
+    assert (value.name, value.dtype.name, list(value.shape)) == ("key", "UINT32", [2])
     assert export.report.nodes == 125
 
 
@@ -67,8 +70,8 @@ def wide(key):
 
 @pytest.mark.full
 @pytest.mark.parametrize("partitionable", [True, False])
-def test_both_orders_of_hashing(partitionable):
-    """At every opset, and numbers of 64 bits."""
+def test_both_orders_of_hashing_agree_with_jax(partitionable):
+    """Draws agree with JAX at the oldest and newest opsets, and in 64 bits."""
     with jax.threefry_partitionable(partitionable):
         for opset in (18, 26):
             assert_draws(every_primitive, opset)
@@ -99,13 +102,13 @@ def of_each(key):
 
 
 def until(key):
-    def again(state):
+    def next_state(state):
         return random.split(state[0])[0], state[1] + 1
 
     def is_low(state):
         return random.uniform(state[0]) < 0.7
 
-    return jax.vmap(lambda one: lax.while_loop(is_low, again, (one, 0)))(random.split(key, 5))
+    return jax.vmap(lambda one: lax.while_loop(is_low, next_state, (one, 0)))(random.split(key, 5))
 
 
 def either(key):
@@ -115,11 +118,11 @@ def either(key):
 
 @pytest.mark.full
 @pytest.mark.parametrize("fn", [moved, in_turn, of_each, until, either])
-def test_keys_go_where_arrays_do(fn):
+def test_keys_move_as_arrays_do(fn):
     assert_draws(fn, seeds=(2, 3))
 
 
-def test_named_sizes():
+def test_keys_may_have_symbolic_dimensions():
     def fn(keys, x):
         drop = jax.vmap(lambda key, row: row * random.bernoulli(key, 0.5, row.shape))
         return drop(keys, x), random.uniform(keys[0], x.shape)
@@ -127,14 +130,17 @@ def test_named_sizes():
     keys = jax.ShapeDtypeStruct(jax.export.symbolic_shape("B"), KEY.dtype)
     for partitionable in (True, False):
         with jax.threefry_partitionable(partitionable):
-            given = random.split(random.key(5), 7), np.ones((7, 3), np.float32)
-            live = session(converter.to_onnx(fn, [keys, ("B", 3)]))
-            got = live.run(None, {"keys": drawn(given[0]), "x": given[1]})
-            np.testing.assert_equal(got, [np.asarray(y) for y in fn(*given)])
+            inputs = random.split(random.key(5), 7), np.ones((7, 3), np.float32)
+            file_session = session(converter.to_onnx(fn, [keys, ("B", 3)]))
+            actual_values = file_session.run(None, {"keys": key_data(inputs[0]), "x": inputs[1]})
+            np.testing.assert_equal(actual_values, [np.asarray(y) for y in fn(*inputs)])
 
 
-def test_what_is_known_or_dead_costs_nothing():
-    """Above a mebibyte what is known stays drawn: that once took hours to see."""
+def test_constant_and_unused_draws_add_no_nodes():
+    """Draws from constant keys are folded, and unused draws are removed.
+
+    Draws of more than a mebibyte are not folded.
+    """
 
     def fn(x):
         keys = random.split(KEY, 9)
@@ -146,26 +152,26 @@ def test_what_is_known_or_dead_costs_nothing():
     assert large.report.nodes < 150
 
 
-def test_keys_as_parameters(tmp_path):
-    """Given, abstract or of the old kind, by the path of their leaf."""
+def test_keys_may_be_parameters(tmp_path):
+    """Parameters may be typed keys, old keys, or abstract keys that are bound at saving."""
 
     def fn(params, x):
         return x + random.bits(params["key"], ()) % 100, random.split(params["key"])
 
-    def assert_right(file, key):
-        got = session(file).run(None, {"x": np.array(2, np.uint32)})
-        np.testing.assert_equal(got, [*map(drawn, fn({"key": key}, jnp.uint32(2)))])
+    def assert_agrees(file, key):
+        actual_values = session(file).run(None, {"x": np.array(2, np.uint32)})
+        np.testing.assert_equal(actual_values, [*map(key_data, fn({"key": key}, jnp.uint32(2)))])
 
     specs, path = [((), "uint32")], tmp_path / "model.onnx"
     for leaf in (KEY, random.PRNGKey(0)):
-        assert_right(converter.to_onnx(fn, specs, params={"key": leaf}), leaf)
+        assert_agrees(converter.to_onnx(fn, specs, params={"key": leaf}), leaf)
     abstract = converter.to_onnx(fn, specs, params={"key": jax.ShapeDtypeStruct((), KEY.dtype)})
     abstract.save(path, {"key": random.key(8)})
-    assert_right(path, random.key(8))
+    assert_agrees(path, random.key(8))
 
 
 @pytest.mark.full
-def test_dropout_of_equinox_with_a_key_that_is_given():
+def test_dropout_of_equinox_takes_a_key_as_input():
     dropout, linear = eqx.nn.Dropout(0.5), eqx.nn.Linear(4, 8, key=KEY)
 
     def fn(x, key):
@@ -174,30 +180,30 @@ def test_dropout_of_equinox_with_a_key_that_is_given():
         )
 
     export = converter.to_onnx(fn, [("B", 4), KEY])
-    given = [np.ones((5, 4), np.float32), random.key(4)]
-    for inputs in (given, [given[0], drawn(given[1])]):
+    arguments = [np.ones((5, 4), np.float32), random.key(4)]
+    for inputs in (arguments, [arguments[0], key_data(arguments[1])]):
         verdict = converter.check(export, fn, inputs)
         assert verdict.passed, verdict.differences
-    assert converter.bisect(lambda x, key: dropout(x, key=key), given) is None
+    assert converter.bisect(lambda x, key: dropout(x, key=key), arguments) is None
     by_name = converter.to_onnx(dropout, [(4, 5)], kwargs={"key": KEY})
     assert [value.name for value in by_name.model.graph.inputs] == ["x", "key"]
 
 
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
-def test_other_generators_are_refused_by_name(impl):
+def test_other_generators_are_rejected_by_name(impl):
     def fn(key):
         return random.normal(key[0], (3,))
 
     keys = random.split(random.key(0, impl=impl), 3)
-    said = f"random_bits of {keys.dtype.name}.*impl='threefry2x32'"
-    with pytest.raises(converter.UnsupportedError, match=said):
+    message = f"random_bits of {keys.dtype.name}.*impl='threefry2x32'"
+    with pytest.raises(converter.UnsupportedError, match=message):
         converter.to_onnx(fn, [keys])
     assert converter.to_onnx(lambda key: key[0], [keys]).report.nodes <= 3
     assert len(converter.explain(fn, [keys]).obstacles) == 1
 
 
-def test_a_seed_of_64_bits():
-    """Its upper half is in the key, which only a seed that large shows."""
+def test_seeds_of_64_bits_agree_with_jax():
+    """The upper half of a seed above 32 bits is part of the key."""
     with jax.enable_x64(True):
         seed = np.int64(2**40 + 3)
         export = converter.to_onnx(lambda s: jax.random.key_data(jax.random.key(s)), [seed])

@@ -1,4 +1,7 @@
-"""Runtimes that nobody has: what a target lacks is not written, whatever was recognised."""
+"""Targets that lack one operator: files without it agree with JAX, and targets' versions.
+
+Version specifiers are compared with `packaging`.
+"""
 
 from dataclasses import replace
 
@@ -19,9 +22,9 @@ from tests.conformance import drawn
 from tests.converter.fuse.test_activations import ACTIVATIONS
 
 
-def scaled(numbers, x):
-    """A batch norm with known statistics, as Keras writes it."""
-    mean, variance, bias = (numbers[:, None] + c for c in (0.5, 1, 2))
+def batch_norm(offsets, x):
+    """Apply a batch norm with constant statistics, as Keras writes it."""
+    mean, variance, bias = (offsets[:, None] + c for c in (0.5, 1, 2))
     inverse = jax.lax.rsqrt(variance + 1e-3)
     return x * inverse + (bias - mean * inverse)
 
@@ -39,46 +42,50 @@ FUSED = {
     "Resize": lambda x: jax.image.resize(x, (2, 10, 12), "linear"),
     "GridSample": lambda x: map_coordinates(x[0], [x[0, :3, :7], x[1, :3, :7]], order=1),
     "InstanceNormalization": jax.vmap(eqx.nn.GroupNorm(5, 5)),
-    "BatchNormalization": eqx.Partial(scaled, jnp.arange(5.0)),
+    "BatchNormalization": eqx.Partial(batch_norm, jnp.arange(5.0)),
     "GRU": lambda x: jax.lax.scan(lambda h, v: (CELL(v, h),) * 2, jnp.zeros(4), x[0])[1],
 }
+"""By operator: a function of one input of shape X that becomes this fused operator."""
+
 CELL = drawn(lambda key: eqx.nn.GRUCell(12, 4, key=key))
 
 
 @pytest.fixture
-def without(monkeypatch):
-    """Names a target that lacks some operators."""
+def target_without(monkeypatch):
+    """Return a function that registers a target without these operators and returns its name."""
 
-    def named(operators):
-        base = converter.TARGETS["onnxruntime"]
-        bare = replace(base, name="bare", lacks=(*base.lacks, lacks_operators(operators)))
+    def register(operators):
+        full_target = converter.TARGETS["onnxruntime"]
+        bare = replace(
+            full_target, name="bare", lacks=(*full_target.lacks, lacks_operators(operators))
+        )
         monkeypatch.setitem(targets.TARGETS, "bare", bare)
         return "bare"
 
-    yield named
+    yield register
     targets.find_target.cache_clear()
 
 
 @pytest.mark.each("name")
 @pytest.mark.parametrize("name", FUSED)
-def test_what_is_lacking_is_spelled_out(name, without):
-    """And is right, in numbers and by the report."""
+def test_missing_operators_are_spelled_out(name, target_without):
+    """Without the operator, the file spells the computation out and agrees with JAX."""
     fn = FUSED[name]
     assert converter.to_onnx(fn, [X], opset=24).report.histogram[name]
-    found = converter.to_onnx(fn, [X], opset=24, target=without(name))
-    assert name not in found.report.histogram
-    assert converter.check(found, fn).passed
+    result = converter.to_onnx(fn, [X], opset=24, target=target_without(name))
+    assert name not in result.report.histogram
+    assert converter.check(result, fn).passed
 
 
-def test_every_structure_is_tried():
-    ours = {operator_name(op) for op in ops.defined_ops() if op.structure}
-    assert ours - {"LSTM", "RNN"} == FUSED.keys()
+def test_every_fused_operator_is_tested():
+    actual = {operator_name(op) for op in ops.defined_ops() if op.structure}
+    assert actual - {"LSTM", "RNN"} == FUSED.keys()
 
 
-def test_a_layer_norm_over_groups_does_not_need_the_operator_of_layer_norms(without):
+def test_a_layer_norm_over_groups_does_not_need_the_operator_of_layer_norms(target_without):
     fn = jax.vmap(eqx.nn.GroupNorm(5, 5))
-    found = converter.to_onnx(fn, [X], target=without("LayerNormalization"))
-    assert found.report.histogram["InstanceNormalization"] == 1
+    result = converter.to_onnx(fn, [X], target=target_without("LayerNormalization"))
+    assert result.report.histogram["InstanceNormalization"] == 1
 
 
 # --------------------------------------------------------------------------------------- versions
@@ -89,17 +96,17 @@ VERSIONS += " 2 2.0"
 
 
 @pytest.mark.parametrize("text", ["", ">=1.32", "<1.32", "<=1.32", "> 1.32", "==1.31.1", ">=1, <2"])
-def test_versions(text):
-    """As PEP 440 has them, which `packaging` reads."""
+def test_version_specifiers_agree_with_packaging(text):
+    """Specifiers contain the same versions as in `packaging`, which follows PEP 440."""
     from packaging.specifiers import SpecifierSet
 
-    ours, theirs = versions(text), SpecifierSet(text)
+    actual, reference = versions(text), SpecifierSet(text)
     for version in VERSIONS.split():
-        assert (version in ours) == (version in theirs), version
+        assert (version in actual) == (version in reference), version
 
 
 @pytest.mark.parametrize(
-    ("target", "says"),
+    ("target", "message"),
     [
         ("onnxruntime>=", "versions are written like '>=1.31,<2'; received '>='"),
         ("onnxruntime~=1.32", "versions are written like"),
@@ -112,18 +119,18 @@ def test_versions(text):
         ("", "target must be iree, onnxruntime"),
     ],
 )
-def test_a_target_that_is_none(target, says):
-    with pytest.raises(converter.SpecError, match=says.replace("<", r"\<")) as found:
+def test_invalid_targets_are_rejected(target, message):
+    with pytest.raises(converter.SpecError, match=message.replace("<", r"\<")) as raised:
         converter.to_onnx(jnp.sin, [X], target=target)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_quirks_of_other_versions_are_not_avoided():
     table = Quirk("old", "<1.32", ""), Quirk("new", ">=1.33", ""), Quirk("always", "", "")
     target = Target("bare", {}, quirks=table, versions=versions(">=1.31"))
     for text, old, new in (("", 1, 1), ("<1.32", 1, 0), ("==1.32.0", 0, 0), (">=1.32", 0, 1)):
-        kept = [quirk.name for quirk in target.restrict_to_versions(text).quirks]
-        assert kept == ["old"] * old + ["new"] * new + ["always"]
+        names = [quirk.name for quirk in target.restrict_to_versions(text).quirks]
+        assert names == ["old"] * old + ["new"] * new + ["always"]
 
 
 def test_a_newer_runtime_gets_smaller_files():

@@ -1,4 +1,4 @@
-"""A file whose tensors lie beside it runs in place: the same numbers, and hardly any memory."""
+"""Memory-mapped sessions of files with a sidecar: numbers, compared with numpy, and memory."""
 
 import functools
 import gc
@@ -20,44 +20,60 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 40), np.float32)
 
 
-def is_mapped(live):
-    """Whether a session takes memory for nothing but what it computes."""
-    return not live.get_session_options().enable_cpu_mem_arena
+def is_mapped(loaded_session):
+    """Return whether a session is memory-mapped: it then has no memory arena."""
+    return not loaded_session.get_session_options().enable_cpu_mem_arena
 
 
 def network(matrix):
-    """`cast(matrix)` times what comes in, and something that depends on parameters alone."""
+    """Return a model that computes ``x @ cast(matrix) + 2 * shift``.
+
+    Its last term depends on parameters alone.
+    """
     x, y = ir.val("x", ir.DataType.FLOAT, [3, 40]), ir.val("y", ir.DataType.FLOAT, [3, 24])
-    held = {"weight": matrix, "shift": np.arange(24, dtype=np.float32)}
-    held = [ir.val(name, const_value=ir.tensor(a, name=name)) for name, a in held.items()]
-    cast = ir.node("Cast", held[:1], {"to": ir.DataType.FLOAT.value})
-    twice = ir.node("Add", [held[1], held[1]])
+    initializers = {"weight": matrix, "shift": np.arange(24, dtype=np.float32)}
+    initializers = [
+        ir.val(name, const_value=ir.tensor(a, name=name)) for name, a in initializers.items()
+    ]
+    cast = ir.node("Cast", initializers[:1], {"to": ir.DataType.FLOAT.value})
+    doubled = ir.node("Add", [initializers[1], initializers[1]])
     product = ir.node("MatMul", [x, *cast.outputs])
-    nodes = [cast, twice, product, ir.node("Add", [*product.outputs, *twice.outputs], outputs=[y])]
-    graph = ir.Graph([x], [y], nodes=nodes, initializers=held, opset_imports={"": 23})
+    nodes = [
+        cast,
+        doubled,
+        product,
+        ir.node("Add", [*product.outputs, *doubled.outputs], outputs=[y]),
+    ]
+    graph = ir.Graph([x], [y], nodes=nodes, initializers=initializers, opset_imports={"": 23})
     return ir.Model(graph, ir_version=10)
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
-def test_tensors_beside_the_file(dtype, tmp_path, monkeypatch):
+def test_files_with_a_sidecar_are_mapped(dtype, tmp_path, monkeypatch):
     matrix = (4 * RNG.standard_normal((40, 24))).astype(dtype)
     file = tmp_path / "a.onnx"
     ir.save(network(matrix), file, external_data="a.onnx_data", size_threshold_bytes=0)
-    wanted = X @ matrix.astype(np.float32) + 2 * np.arange(24)
+    expected = X @ matrix.astype(np.float32) + 2 * np.arange(24)
     monkeypatch.chdir(tmp_path)
     for path in (file, str(file), Path("a.onnx")):
-        live = converter.session(path)
-        assert is_mapped(live)
-        gc.collect()  # a session does not keep what it is given
-        np.testing.assert_allclose(converter.run(live, [X])["y"], wanted, rtol=1e-5, atol=1e-4)
-        plain = ort.InferenceSession(file, providers=["CPUExecutionProvider"])
-        np.testing.assert_allclose(plain.run(None, {"x": X})[0], wanted, rtol=1e-5, atol=1e-4)
-    np.testing.assert_allclose(converter.run(ir.load(file), [X])["y"], wanted, rtol=1e-5, atol=1e-4)
+        loaded_session = converter.session(path)
+        assert is_mapped(loaded_session)
+        gc.collect()  # ONNX Runtime keeps no references to tensors
+        np.testing.assert_allclose(
+            converter.run(loaded_session, [X])["y"], expected, rtol=1e-5, atol=1e-4
+        )
+        ort_session = ort.InferenceSession(file, providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(
+            ort_session.run(None, {"x": X})[0], expected, rtol=1e-5, atol=1e-4
+        )
+    np.testing.assert_allclose(
+        converter.run(ir.load(file), [X])["y"], expected, rtol=1e-5, atol=1e-4
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"a.onnx", "a.onnx_data"}
 
 
-def test_tensors_in_the_file(tmp_path):
+def test_files_without_a_sidecar_are_not_mapped(tmp_path):
     ir.save(network(np.zeros((40, 24), np.float32)), tmp_path / "a.onnx")
     assert not is_mapped(converter.session(tmp_path / "a.onnx"))
 
@@ -86,8 +102,8 @@ print((max(peaks) - peaks[0]) >> 10)
 """
 
 
-def chain(path, depth, precision):
-    """Products with so many matrices of 4 MB in float32, which lie beside the file."""
+def save_chain(path, depth, precision):
+    """Save a model of ``depth`` products with matrices of 4 MB in float32, with a sidecar."""
     params = [RNG.standard_normal((1000, 1000), np.float32) / 40 for _ in range(depth)]
 
     def fn(params, x):
@@ -100,21 +116,23 @@ def chain(path, depth, precision):
 
 
 @pytest.mark.full
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read where Linux keeps it")
-@pytest.mark.parametrize(
-    "precision, how", [("float32", "mapped"), ("float16", "mapped"), ("bfloat16", "emulated")]
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="memory is read from /proc, which only Linux has"
 )
-def test_memory(precision, how, tmp_path):
-    """Of 96 MB of parameters a session owns no more than a few at once, cast or not."""
+@pytest.mark.parametrize(
+    "precision, mode", [("float32", "mapped"), ("float16", "mapped"), ("bfloat16", "emulated")]
+)
+def test_mapped_sessions_own_little_memory(precision, mode, tmp_path):
+    """Of 96 MB of parameters, a session owns less than 24 MB at a time, cast or not."""
     paths = tmp_path / "large.onnx", tmp_path / "small.onnx"
     for path, depth in zip(paths, (24, 1), strict=True):
-        chain(path, depth, precision)
+        save_chain(path, depth, precision)
 
-    def megabytes(how):
-        command = [sys.executable, "-c", MEMORY, *paths, how]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return int(re.findall(r"-?\d+", done.stdout)[-1])
+    def megabytes(mode):
+        command = [sys.executable, "-c", MEMORY, *paths, mode]
+        process = subprocess.run(command, capture_output=True, text=True, check=True)
+        return int(re.findall(r"-?\d+", process.stdout)[-1])
 
-    assert megabytes(how) < 24
-    if how == "mapped":
+    assert megabytes(mode) < 24
+    if mode == "mapped":
         assert megabytes("plain") > 80

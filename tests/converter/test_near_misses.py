@@ -1,4 +1,7 @@
-"""Numbers of parameters that a fused operator relies on, and reasons that are said once."""
+"""Parameter values that a fused operator relies on, and near misses, which are reported once.
+
+The values are checked again when other values are saved.
+"""
 
 import equinox as eqx
 import jax
@@ -13,70 +16,79 @@ from tests.programs.lookalikes import QKV, attend, scores
 from tests.programs.spellings import neighbours, turned
 
 
-def as_leaves(turn):
-    """Tables that are parameters themselves."""
-    return lambda p, x: turn(x, p["cos"], p["sin"])
+def as_leaves(rotate):
+    """Return a rotation whose tables are parameters."""
+    return lambda p, x: rotate(x, p["cos"], p["sin"])
 
 
-def from_leaves(turn):
-    """Tables that are made from parameters, in a way that shows nothing of their halves."""
+def from_leaves(rotate):
+    """Return a rotation whose tables are computed from parameters.
+
+    The computation does not show that the halves of a table are equal.
+    """
 
     def table(p, name):
-        return jnp.cos(p[name][:, ORDER[turn]] + p["scale"])
+        return jnp.cos(p[name][:, ORDER[rotate]] + p["scale"])
 
-    return lambda p, x: turn(x, table(p, "cos"), table(p, "sin"))
+    return lambda p, x: rotate(x, table(p, "cos"), table(p, "sin"))
 
 
 ORDER = {turned: np.array([0, 1, 2, 3, 0, 1, 2, 3]), neighbours: np.array([0, 0, 1, 1, 2, 2, 3, 3])}
 
 
-def rotary_params(turn, seed):
+def rotary_params(rotate, seed):
+    """Return seeded tables whose halves, or whose neighbouring columns, are equal."""
     rng = np.random.default_rng(seed)
-    cos, sin = rng.standard_normal((2, 5, 4)).astype(np.float32)[..., ORDER[turn]]
+    cos, sin = rng.standard_normal((2, 5, 4)).astype(np.float32)[..., ORDER[rotate]]
     return {"cos": cos, "sin": sin, "scale": np.full((5, 1), 2, np.float32)}
 
 
-@pytest.mark.parametrize("turn", [turned, neighbours])
-@pytest.mark.parametrize("how", [as_leaves, from_leaves])
-def test_tables_that_are_parameters(how, turn, tmp_path):
-    """Their numbers are the proof, and others have to be so too when they are bound."""
-    fn, x = how(turn), np.random.default_rng(5).standard_normal((3, 5, 8)).astype(np.float32)
-    own, alike = (rotary_params(turn, seed) for seed in (1, 2))
-    broken = {**alike, "cos": alike["cos"] + np.arange(8, dtype=np.float32)}
+@pytest.mark.parametrize("rotate", [turned, neighbours])
+@pytest.mark.parametrize("parametrize_tables", [as_leaves, from_leaves])
+def test_rotary_tables_may_be_parameters(parametrize_tables, rotate, tmp_path):
+    """Tables are fused if their values allow it; other values are checked when they are saved."""
+    fn, x = (
+        parametrize_tables(rotate),
+        np.random.default_rng(5).standard_normal((3, 5, 8)).astype(np.float32),
+    )
+    params, other_params = (rotary_params(rotate, seed) for seed in (1, 2))
+    broken = {**other_params, "cos": other_params["cos"] + np.arange(8, dtype=np.float32)}
     path = tmp_path / "model.onnx"
 
-    def assert_writes(export, given):
-        export.save(path, given)
-        (got,) = converter.run(ir.load(path), [x]).values()
-        np.testing.assert_allclose(got, fn({**own, **given}, x), rtol=1e-5, atol=1e-5)
+    def assert_saves(export, values):
+        export.save(path, values)
+        (actual,) = converter.run(ir.load(path), [x]).values()
+        np.testing.assert_allclose(actual, fn({**params, **values}, x), rtol=1e-5, atol=1e-5)
         path.unlink()
 
-    export = converter.to_onnx(fn, [x], params=own, verify=[x])
+    export = converter.to_onnx(fn, [x], params=params, verify=[x])
     assert export.report.fused == {"RotaryEmbedding": 1}
     assert export.report.near_misses == []
-    for given in ({}, {"sin": own["sin"]}, alike):
-        assert_writes(export, given)
-    if how is as_leaves:  # the others take columns in the order that makes them equal
+    for values in ({}, {"sin": params["sin"]}, other_params):
+        assert_saves(export, values)
+    if (
+        parametrize_tables is as_leaves
+    ):  # the other tables take columns in an order that makes them equal
         with pytest.raises(
             converter.SaveError, match="are equal in cos, which does not hold for the given values"
         ):
             export.save(path, broken)
         assert not path.exists()
-    export = converter.to_onnx(fn, [x], params=jax.eval_shape(lambda: own))
+    export = converter.to_onnx(fn, [x], params=jax.eval_shape(lambda: params))
     assert export.report.fused == {}
     (miss,) = export.report.near_misses
     assert miss.reason.endswith("that has no value yet")
-    assert_writes(export, broken)
+    assert_saves(export, broken)
 
 
-def test_a_scale_that_makes_halves_differ(tmp_path):
-    """What a table is made from may be the parameter that is bound to other numbers."""
+def test_parameters_of_tables_are_checked_when_saved(tmp_path):
+    """A parameter from which a table is computed is checked again when it gets other values."""
 
     def fn(p, x):
         return turned(x, jnp.cos(p["cos"] + p["scale"]), p["sin"])
 
-    own = rotary_params(turned, 1) | {"scale": np.full(8, 2, np.float32)}
-    export = converter.to_onnx(fn, [(3, 5, 8)], params=own)
+    params = rotary_params(turned, 1) | {"scale": np.full(8, 2, np.float32)}
+    export = converter.to_onnx(fn, [(3, 5, 8)], params=params)
     assert export.report.fused == {"RotaryEmbedding": 1}
     export.save(tmp_path / "alike.onnx", {"scale": np.full(8, 3, np.float32)})
     with pytest.raises(
@@ -86,18 +98,18 @@ def test_a_scale_that_makes_halves_differ(tmp_path):
 
 
 class Leaves(eqx.Module):
-    """What is masked and the epsilon are arrays of the model, as in penzai."""
+    """Attention and a norm whose masked value and epsilon are arrays of the model, as in penzai."""
 
     low: jax.Array
     epsilon: jax.Array
 
     def __call__(self, q, k, v):
-        shown = jnp.arange(5)[:, None] >= jnp.arange(7)
-        x = attend(jax.nn.softmax(jnp.where(shown, scores(q, k), self.low)), v)
+        is_visible = jnp.arange(5)[:, None] >= jnp.arange(7)
+        x = attend(jax.nn.softmax(jnp.where(is_visible, scores(q, k), self.low)), v)
         return x * lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
 
 
-def test_numbers_that_are_leaves_are_relied_on(tmp_path):
+def test_scalars_that_are_parameters_are_checked_when_saved(tmp_path):
     inputs = [np.random.default_rng(5).standard_normal(s).astype(np.float32) for s in QKV]
     model = Leaves(jnp.float32(-2e38), jnp.float32(1e-3))
     export = converter.to_onnx(model, inputs, verify=inputs)
@@ -112,14 +124,14 @@ def test_numbers_that_are_leaves_are_relied_on(tmp_path):
     assert "no number that is known" in reasons["RMSNormalization"] and reasons["Attention"]
 
 
-def test_a_reason_is_said_once_with_its_number():
-    own = rotary_params(turned, 1)
-    own["cos"][:, -1] += 1
+def test_equal_near_misses_are_reported_once_with_their_count():
+    params = rotary_params(turned, 1)
+    params["cos"][:, -1] += 1
 
     def fn(p, x):
         return turned(turned(x, p["cos"], p["sin"]) ** 2, p["cos"], p["sin"])
 
-    report = converter.to_onnx(fn, [(3, 5, 8)], params=own).report
+    report = converter.to_onnx(fn, [(3, 5, 8)], params=params).report
     (miss,) = report.near_misses
     assert miss.reason == "the two halves of a table differ, which is no rotation"
     assert miss.count == 2
@@ -127,15 +139,15 @@ def test_a_reason_is_said_once_with_its_number():
     assert "no rotation (2 times, first in " in str(report) and "spellings.py" in miss.line
 
 
-def test_indices_that_are_parameters_may_get_other_numbers(tmp_path):
+def test_indices_that_are_parameters_may_get_other_values(tmp_path):
     rows = lax.GatherDimensionNumbers((1,), (0,), (0,))
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
 
-    def fn(places, x):
-        return lax.gather(x, places, rows, (1, 3), mode="promise_in_bounds") * 2
+    def fn(indices, x):
+        return lax.gather(x, indices, rows, (1, 3), mode="promise_in_bounds") * 2
 
     export = converter.to_onnx(fn, [x], params=np.array([[0], [1], [2]], np.int32))
-    other = np.array([[3], [0], [3]], np.int32)
-    export.save(tmp_path / "other.onnx", values={export.graph.params[0].name: other})
-    (got,) = converter.run(ir.load(tmp_path / "other.onnx"), [x]).values()
-    np.testing.assert_array_equal(got, x[[3, 0, 3]] * 2)
+    other_indices = np.array([[3], [0], [3]], np.int32)
+    export.save(tmp_path / "other.onnx", values={export.graph.params[0].name: other_indices})
+    (actual,) = converter.run(ir.load(tmp_path / "other.onnx"), [x]).values()
+    np.testing.assert_array_equal(actual, x[[3, 0, 3]] * 2)

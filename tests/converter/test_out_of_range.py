@@ -1,4 +1,7 @@
-"""What leaves a dtype: floats that become integers, divisions by zero, sums and products."""
+"""Values and indices out of range, compared with JAX.
+
+Floats become integers, sums and products leave their dtype, and indices break their promise.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,16 +19,19 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 
 
 def assert_same(fn, *args, opset=23):
-    """The file gives JAX's numbers to the bit, with ONNX Runtime's optimiser and without."""
+    """Assert that the file has the bits of JAX, with ONNX Runtime's optimizer and without.
+
+    Return the export.
+    """
     export = converter.to_onnx(fn, list(args), opset=opset)
     for level in ("all", "disabled"):
-        got = run(session(export, level=level), args).values()
-        for actual, wanted in zip(got, jax.tree.leaves(jax.jit(fn)(*args)), strict=True):
-            np.testing.assert_array_equal(actual, np.asarray(wanted))
+        results = run(session(export, level=level), args).values()
+        for actual, expected in zip(results, jax.tree.leaves(jax.jit(fn)(*args)), strict=True):
+            np.testing.assert_array_equal(actual, np.asarray(expected))
     return export
 
 
-def test_what_is_in_range_is_left_alone():
+def test_conversions_in_range_add_no_nodes():
     def fn(x):
         return jnp.floor(jnp.clip(x.astype(jnp.float32), 0.0, 254.5)).astype(jnp.uint8)
 
@@ -33,16 +39,19 @@ def test_what_is_in_range_is_left_alone():
     assert not {"Where", "IsNaN"} & export.report.histogram.keys()
 
 
-def test_divisions_by_numbers_cost_nothing():
-    """Others are in `tests/rules/` and in `test_edges.py`."""
+def test_divisions_by_constants_add_no_nodes():
+    """`tests/rules/` and `test_edges.py` test divisions by other values."""
     x = np.array([-(2**31), 5, 0, -7, 2**31 - 1, 12], np.int32)
-    cheap = assert_same(lambda x: (lax.div(x, jnp.int32(7)), lax.rem(x, jnp.int32(-3))), x)
-    assert cheap.report.histogram == {"Div": 1, "Mod": 1}
+    export = assert_same(lambda x: (lax.div(x, jnp.int32(7)), lax.rem(x, jnp.int32(-3))), x)
+    assert export.report.histogram == {"Div": 1, "Mod": 1}
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_reductions_of_integers(dtype):
-    """ONNX Runtime adds and multiplies in float64, compares halves, has no uint64."""
+def test_integer_reductions_wrap_as_in_jax(dtype):
+    """Sums and products wrap as in JAX.
+
+    ONNX Runtime adds and multiplies integers in float64 and has no kernels for uint64.
+    """
     info = np.iinfo(dtype)
     x = np.random.default_rng(3).integers(info.min, info.max, (3, 7), dtype, endpoint=True)
     with jax.enable_x64(True):
@@ -51,154 +60,176 @@ def test_reductions_of_integers(dtype):
             assert_same(lambda x: jnp.sum(x, (0, 1), dtype=x.dtype), x)
 
 
-def test_the_order_of_large_integers():
-    """ONNX Runtime orders no uint64; in int64 numbers from 2**63 on would be below zero."""
+def test_order_of_large_integers_agrees_with_jax():
+    """Order in uint64 agrees with JAX.
+
+    ONNX Runtime cannot order uint64, and numbers from 2**63 on are negative in int64.
+    """
     x = np.array([[1, 2**63, 7, 2**64 - 1], [2**63 - 1, 2**63 + 1, 0, 5]], np.uint64)
 
     def fn(x):
-        places = lax.argmax(x, 1, np.int32), lax.argmin(x, 1, np.int32)
-        return places, x.max(1), x.min(1), lax.top_k(x, 3), jnp.sort(x, 1), jnp.maximum(x, x[::-1])
+        indices = lax.argmax(x, 1, np.int32), lax.argmin(x, 1, np.int32)
+        return indices, x.max(1), x.min(1), lax.top_k(x, 3), jnp.sort(x, 1), jnp.maximum(x, x[::-1])
 
     with jax.enable_x64(True):
         assert_same(fn, x)
 
 
-def test_convolutions():
-    """Their products are far beyond 32 bits; sums may be wider than what is added."""
+def test_integer_convolutions_wrap_as_in_jax():
+    """Integer convolutions wrap as in JAX, also if the dtype of their sums is wider."""
     numbers = [
         60 * np.random.default_rng(3).standard_normal(s) for s in ((2, 4, 9, 7), (6, 2, 3, 5))
     ]
 
-    def wider(x, w):
+    def widening_conv(x, w):
         return lax.conv(x[:, :2], w, (1, 1), "SAME", preferred_element_type=np.int32)
 
     assert_same(FORMS["grouped"], *(x.astype(np.int32) * np.int32(123457) for x in numbers))
-    assert_same(wider, *(x.astype(np.int8) for x in numbers))
+    assert_same(widening_conv, *(x.astype(np.int8) for x in numbers))
 
 
-def test_powers_of_floats_by_integers():
+def test_integer_powers_of_floats_agree_with_jax():
     x = np.array([1.5, -2.0, 3.0, 0.5], np.float32)
     for y in (np.array([0, 1, 2, 255], np.uint8), np.array([3, 2, -1, -300], np.int16)):
-        (got,) = run(converter.to_onnx(lax.pow, [x, y]), [x, y]).values()
-        assert_close(got, lax.pow(x, y))
+        (actual,) = run(converter.to_onnx(lax.pow, [x, y]), [x, y]).values()
+        assert_close(actual, lax.pow(x, y))
 
 
 # ------------------------------------------------------------------------------- broken promises
 
 TABLE = np.arange(1, 36, dtype=np.float32).reshape(5, 7)
-PLACES = np.array([-30, -3, 0, 4, 5, 8, -6], np.int32)
+INDICES = np.array([-30, -3, 0, 4, 5, 8, -6], np.int32)
 
 
-def promised(x, i):
+def gather_promised(x, i):
     return x.at[i].get(mode="promise_in_bounds")
 
 
-def inside(i):
+def is_within(i):
     return (i >= 0) & (i < 5)
 
 
 def gathered_twice(x, i):
-    return jnp.where(inside(i), promised(x[0], promised(x[0], i).astype(int)), 0)
+    return jnp.where(is_within(i), gather_promised(x[0], gather_promised(x[0], i).astype(int)), 0)
 
 
-def accumulated(x, i):
-    """The gather is in the loop that masks it."""
+def gathered_in_loop(x, i):
+    """Gather in the loop that masks the gathered rows."""
 
     def step(carry, k):
-        return jnp.where(inside(k), carry + promised(x, k), carry), carry
+        return jnp.where(is_within(k), carry + gather_promised(x, k), carry), carry
 
     return lax.scan(step, jnp.zeros(7), i)
 
 
-def gathered_before(x, i):
-    """The gather is outside the loop that masks it."""
+def gathered_before_loop(x, i):
+    """Gather before the loop that masks the gathered rows."""
 
     def step(carry, row):
-        return jnp.where(inside(row[0]), carry + row[1], carry), None
+        return jnp.where(is_within(row[0]), carry + row[1], carry), None
 
-    return lax.scan(step, jnp.zeros(7), (i, promised(x, i)))[0]
+    return lax.scan(step, jnp.zeros(7), (i, gather_promised(x, i)))[0]
 
 
-def chosen(x, i):
-    """The gathers are in branches."""
-    branches = (lambda: promised(x[:, 1], i)), (lambda: promised(x[:, 2], i))
-    return jnp.where(inside(i), lax.cond(x[0, 0] > 0, *branches), 0)
+def gathered_in_branches(x, i):
+    """Gather in branches, and mask the result after them."""
+    branches = (lambda: gather_promised(x[:, 1], i)), (lambda: gather_promised(x[:, 2], i))
+    return jnp.where(is_within(i), lax.cond(x[0, 0] > 0, *branches), 0)
 
 
 MASKED = {
-    "two indices": lambda x, i: jnp.where(inside(i), x[i, i], 0),
-    "broadcast": lambda x, i: jnp.where(inside(i)[:, None], 2 * promised(x, i) + 1, 0),
-    "summed": lambda x, i: jnp.where(inside(i), promised(x, i).sum(1), 0),
+    "two indices": lambda x, i: jnp.where(is_within(i), x[i, i], 0),
+    "broadcast": lambda x, i: jnp.where(is_within(i)[:, None], 2 * gather_promised(x, i) + 1, 0),
+    "summed": lambda x, i: jnp.where(is_within(i), gather_promised(x, i).sum(1), 0),
     "gather of gather": gathered_twice,
-    "loop": accumulated,
-    "before the loop": gathered_before,
-    "branches": chosen,
+    "loop": gathered_in_loop,
+    "before the loop": gathered_before_loop,
+    "branches": gathered_in_branches,
 }
+"""Functions of a table and of indices out of bounds, whose gathers are masked afterwards."""
 
 
 @pytest.mark.each("name")
 @pytest.mark.parametrize("name", MASKED)
-def test_gathers_that_a_mask_follows(name):
-    assert_same(MASKED[name], TABLE, PLACES)
+def test_masked_gathers_out_of_bounds_agree_with_jax(name):
+    assert_same(MASKED[name], TABLE, INDICES)
 
 
-def test_strict_believes_no_promise():
+def test_strict_files_do_not_rely_on_promises():
     @jax.jit
     def fn(x, i):
-        how = {"mode": "promise_in_bounds"}
-        return promised(x, i), x.at[i].set(3.5, **how), x.at[i, i].add(2.0, **how)
+        mode = {"mode": "promise_in_bounds"}
+        return gather_promised(x, i), x.at[i].set(3.5, **mode), x.at[i, i].add(2.0, **mode)
 
-    export = converter.to_onnx(fn, [TABLE, PLACES], strict=True)
-    got = run(export, [TABLE, PLACES]).values()
-    np.testing.assert_equal([*got], [np.asarray(y) for y in fn(TABLE, PLACES)])
+    export = converter.to_onnx(fn, [TABLE, INDICES], strict=True)
+    results = run(export, [TABLE, INDICES]).values()
+    np.testing.assert_equal([*results], [np.asarray(y) for y in fn(TABLE, INDICES)])
 
 
-def test_promises_that_are_kept_cost_nothing():
-    """No mask follows, or the numbers are known to be inside."""
+def test_kept_promises_add_no_nodes():
+    """No Clip is added if no mask follows, or if the indices are known to be within bounds."""
 
     def clipped(x, i):
-        return jnp.where(i[:, None] > 3, promised(x, jnp.clip(i, 0, 4)), 0)
+        return jnp.where(i[:, None] > 3, gather_promised(x, jnp.clip(i, 0, 4)), 0)
 
-    for fn in (promised, clipped):
-        assert "Clip" not in converter.to_onnx(fn, [TABLE, PLACES]).report.histogram
-
-
-@pytest.mark.parametrize("places", [[7], [5, 6, 7], [-7, 2], [[-9, 4], [5, 0]]])
-def test_known_indices(places):
-    """XLA clips a read. Some gave a file whose result had another shape than it said."""
-    assert_same(lambda x: x[jnp.array(places)], TABLE)
+    for fn in (gather_promised, clipped):
+        assert "Clip" not in converter.to_onnx(fn, [TABLE, INDICES]).report.histogram
 
 
-def test_known_indices_that_are_written():
-    """XLA drops a write."""
+@pytest.mark.parametrize("indices", [[7], [5, 6, 7], [-7, 2], [[-9, 4], [5, 0]]])
+def test_constant_indices_out_of_bounds_are_clipped(indices):
+    """Constant indices out of bounds are clipped when they are read, as in XLA.
+
+    Some of these once gave a file whose result had another shape than declared.
+    """
+    assert_same(lambda x: x[jnp.array(indices)], TABLE)
+
+
+def test_writes_at_constant_indices_out_of_bounds_are_dropped():
+    """Writes at constant indices out of bounds are dropped, as in XLA."""
 
     def fn(x, y):
-        at, how = x.at[jnp.array([1, 9])], {"mode": "promise_in_bounds"}
-        return at.set(y, **how), at.add(y, **how), at.max(y, **how)
+        target_rows, mode = x.at[jnp.array([1, 9])], {"mode": "promise_in_bounds"}
+        return target_rows.set(y, **mode), target_rows.add(y, **mode), target_rows.max(y, **mode)
 
     assert_same(fn, TABLE, -TABLE[:2] - 1)
 
 
-ROUNDS_TWICE = "XLA without its fusion emitters, as tests run it, rounds twice before jax 0.10"
+ROUNDS_TWICE = "before jax 0.10, XLA without its fusion emitters, as tests run it, rounds twice"
 SMALL = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4"]
 
 
 @pytest.mark.skipif(is_older(jax.__version__, "0.10"), reason=ROUNDS_TWICE)
 @pytest.mark.parametrize("source", ["float32", "float16"])
 @pytest.mark.parametrize("target", SMALL)
-def test_floats_become_eight_bits_or_four(source, target):
-    """What is beyond a float is NaN or infinity, and what is beyond an integer is its end."""
+def test_conversions_to_eight_or_four_bits_agree_with_jax(source, target):
+    """A number out of range becomes NaN or infinity in a float and the extreme of an integer."""
     dtype = getattr(jnp, target)
-    beyond = [1.2, -1, np.nan, 0.5, 1e20, -np.inf, np.inf, 3e9, -3e9, 254.9]
-    odd = [*beyond, 448, 464, 465, 57344, 61440, 240, 248, 1.0625, -1.5, -0.5, 0.5, 7.7, 15.9]
-    numbers = np.concatenate([odd, np.random.default_rng(0).standard_normal(60) * 8])
+    out_of_range = [1.2, -1, np.nan, 0.5, 1e20, -np.inf, np.inf, 3e9, -3e9, 254.9]
+    special_values = [
+        *out_of_range,
+        448,
+        464,
+        465,
+        57344,
+        61440,
+        240,
+        248,
+        1.0625,
+        -1.5,
+        -0.5,
+        0.5,
+        7.7,
+        15.9,
+    ]
+    numbers = np.concatenate([special_values, np.random.default_rng(0).standard_normal(60) * 8])
     with np.errstate(over="ignore"):
         array = numbers.astype(source)
     assert_same(lambda x: x.astype(dtype).astype(jnp.float32), array)
 
 
 @pytest.mark.parametrize("target", ["float8_e8m0fnu", "int2"])
-def test_other_small_numbers_are_refused(target):
+def test_dtypes_that_onnx_lacks_are_rejected(target):
     with pytest.raises(converter.UnsupportedError, match="ONNX has no values of dtype"):
         converter.to_onnx(lambda x: x.astype(getattr(jnp, target)).astype(jnp.float32), [(3,)])
 
@@ -215,8 +246,8 @@ COMPUTED = {
 
 @pytest.mark.parametrize("target", SMALL)
 @pytest.mark.parametrize("name", COMPUTED)
-def test_what_has_no_kernel_is_refused(name, target):
-    """Either a file is right, or there is none."""
+def test_operations_without_kernels_are_rejected(name, target):
+    """A file on dtypes without kernels either agrees with JAX or is refused."""
 
     def fn(x):
         return COMPUTED[name](x.astype(getattr(jnp, target))).astype(jnp.float32)

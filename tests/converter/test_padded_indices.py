@@ -1,4 +1,7 @@
-"""Indices of padding that point behind the end, or before the start, and what leaves them out."""
+"""Gathers at indices of padding, which are out of bounds, and masks that remove their rows.
+
+Random programs are compared with JAX.
+"""
 
 import random
 
@@ -24,7 +27,7 @@ SOURCES = {
     "spread": lambda e: jnp.broadcast_to(e[:, None], (EDGES, 2, 2)),
     "reversed": lambda e: e[::-1],
 }
-"""How the indices [edges, 2] come to what is gathered and to what is masked."""
+"""Functions from the indices, [edges, 2], to the indices of the gather and of the mask."""
 
 MASKS = {
     "below": lambda i: i < ROWS,
@@ -32,6 +35,7 @@ MASKS = {
     "within": lambda i: (i >= 0) & (i < ROWS),
     "below, as an integer": lambda i: (i < ROWS).astype(jnp.int32) > 0,
 }
+"""Functions from indices to the mask, which is true for indices that are no padding."""
 
 NETWORKS = {
     "nothing": lambda y: y,
@@ -42,7 +46,7 @@ NETWORKS = {
     "softmax": jax.nn.softmax,
     "gated": lambda y: (y @ WEIGHTS) * jax.nn.sigmoid(y),
 }
-"""What comes between the gather and the mask."""
+"""Functions of the gathered rows, between the gather and the mask."""
 
 DROPS = {
     "product": lambda y, m: y * m[..., None],
@@ -54,10 +58,12 @@ DROPS = {
     "contraction": lambda y, m: jnp.einsum("...e,...ef->...f", m.astype(jnp.float32), y),
     "attention": lambda y, m: jax.nn.softmax(jnp.where(m, y.sum(-1), -1e30), -1),
 }
-"""How a mask leaves out rows."""
+"""Functions of rows and a mask that remove the masked rows."""
 
 
 def masked(source, mask, network, drop):
+    """Return a function of rows and indices made of these entries of the tables."""
+
     def fn(x, e):
         rows = SOURCES[source](e)
         return DROPS[drop](NETWORKS[network](x[rows]), MASKS[mask](rows))
@@ -65,8 +71,11 @@ def masked(source, mask, network, drop):
     return fn
 
 
-def scattered(source, mask, network, drop):
-    """The same indices elsewhere without a promise; the mask drops nothing there."""
+def masked_and_scattered(source, mask, network, drop):
+    """Return a function whose indices are used again in a scatter without a promise.
+
+    It has no mask; the scatter drops indices out of bounds.
+    """
     del mask, drop
 
     def fn(x, e):
@@ -77,8 +86,8 @@ def scattered(source, mask, network, drop):
     return fn
 
 
-def looped(source, mask, network, drop):
-    """The gather is in a loop over the rows of the indices."""
+def masked_in_loop(source, mask, network, drop):
+    """Return a function whose gather is in a loop over the rows of the indices."""
 
     def step(x, rows):
         return x, DROPS[drop](NETWORKS[network](x[rows]), MASKS[mask](rows))
@@ -86,16 +95,16 @@ def looped(source, mask, network, drop):
     return lambda x, e: jax.lax.scan(step, x, jnp.atleast_2d(SOURCES[source](e)))[1]
 
 
-def batched(source, mask, network, drop):
+def masked_under_vmap(source, mask, network, drop):
     fn = masked(source, mask, network, drop)
     return lambda x, e: jax.vmap(fn)(jnp.stack([x, -x]), jnp.stack([e, e[::-1]]))
 
 
-FORMS = (masked, masked, scattered, looped, batched)
+FORMS = (masked, masked, masked_and_scattered, masked_in_loop, masked_under_vmap)
 
 
-def edges(rng):
-    """Pairs of rows, of which some are padding."""
+def draw_edges(rng):
+    """Return pairs of indices of rows, of which some are padding, [edges, 2]."""
     return np.array(
         [
             [rng.choice((*range(-ROWS, ROWS), ROWS, ROWS, ROWS + 7)) for _ in range(2)]
@@ -106,15 +115,16 @@ def edges(rng):
 
 
 def check(seed):
+    """Assert that a random program of the tables agrees with JAX."""
     rng = random.Random(seed)
     names = [rng.choice([*table]) for table in (SOURCES, MASKS, NETWORKS, DROPS)]
     form = rng.choice(FORMS)
-    fn, e = form(*names), edges(rng)
+    fn, e = form(*names), draw_edges(rng)
     x = np.random.default_rng(seed).standard_normal((ROWS, WIDTH)).astype(np.float32)
     export = converter.to_onnx(fn, [x, e], opset=rng.choice((17, 18, 21, 23)))
-    (got,) = converter.run(export, [x, e]).values()
+    (actual,) = converter.run(export, [x, e]).values()
     try:
-        assert_close(got, np.asarray(jax.jit(fn)(x, e)))
+        assert_close(actual, np.asarray(jax.jit(fn)(x, e)))
     except AssertionError as error:
         raise AssertionError(f"{form.__name__} {names} of {e.tolist()}: {error}") from error
 
@@ -122,13 +132,13 @@ def check(seed):
 @pytest.mark.parametrize(
     "seed", [*range(10), *(pytest.param(n, marks=pytest.mark.full) for n in range(10, 24))]
 )
-def test_what_a_mask_leaves_out(seed):
+def test_masked_padding_agrees_with_jax(seed):
     check(seed)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(100, 700))
-def test_what_many_masks_leave_out(seed):
+def test_more_masked_padding_agrees_with_jax(seed):
     check(seed)
 
 
@@ -144,16 +154,16 @@ UNCHECKED = "indices are taken to be within bounds"
     ],
     ids=["plain", "network", "padding is a row"],
 )
-def test_a_promise_that_is_believed_is_said(fn):
-    """A mask that tells rows apart says nothing of what is out of bounds."""
+def test_gathers_that_rely_on_a_promise_are_reported(fn):
+    """A gather without a mask of its padding is a deviation, which strict files do not have."""
     export = converter.to_onnx(fn, [(ROWS, WIDTH), ((EDGES, 2), "int32")])
-    (said,) = [text for text in export.report.deviations if UNCHECKED in text]
-    assert "test_padded_indices.py" in said
+    (sentence,) = [text for text in export.report.deviations if UNCHECKED in text]
+    assert "test_padded_indices.py" in sentence
     strict = converter.to_onnx(fn, [(ROWS, WIDTH), ((EDGES, 2), "int32")], strict=True)
     assert not [text for text in strict.report.deviations if UNCHECKED in text]
 
 
-@pytest.mark.parametrize("places", [np.array([0, 4, -1]), slice(1, 3)])
-def test_known_indices_are_no_deviation(places):
-    export = converter.to_onnx(lambda x: x[places], [(ROWS, WIDTH)])
+@pytest.mark.parametrize("indices", [np.array([0, 4, -1]), slice(1, 3)])
+def test_constant_indices_within_bounds_are_no_deviation(indices):
+    export = converter.to_onnx(lambda x: x[indices], [(ROWS, WIDTH)])
     assert not export.report.deviations

@@ -1,4 +1,4 @@
-"""An axis of one is one of many to recognisers, under every transformation."""
+"""Recognisers on axes of size one, under every transformation, compared with axes of size three."""
 
 import pytest
 
@@ -8,28 +8,37 @@ from tests.programs.ways import wrapped
 
 RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")
 
-KEPT = {("rotary, eqx_heads", "vmap-1", 18)}
-"""What has two transpositions more: by an axis of one, they are none that can be left out."""
+TRANSPOSED = {("rotary, eqx_heads", "vmap-1", 18)}
+"""Spelling, transformation and opset of programs that have fewer nodes with an axis of one.
+
+With an axis of three they have two transpositions more.
+"""
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("opset", [18, 23])
-@pytest.mark.parametrize("how", ["vmap0", "vmap1", "vmap-1", "nested"])
+@pytest.mark.parametrize("transformation", ["vmap0", "vmap1", "vmap-1", "nested"])
 @pytest.mark.parametrize("case", SPELLINGS, ids=lambda case: case.name)
-def test_axes_of_one(case, how, opset):
-    """But that what gives elements another shape may stand for a transposition."""
-    is_kept, case = (case.name, how, opset) in KEPT, wrapped(case, how)
-    axis = 0 if how == "nested" else int(how.removeprefix("vmap"))
+def test_axes_of_one_are_fused_like_longer_axes(case, transformation, opset):
+    """The same operators are fused, and no more nodes remain; reshapes are not counted.
+
+    A reshape may replace a transposition of an axis of one.
+    """
+    is_transposed, case = (
+        (case.name, transformation, opset) in TRANSPOSED,
+        wrapped(case, transformation),
+    )
+    axis = 0 if transformation == "nested" else int(transformation.removeprefix("vmap"))
     reports = []
     for size in (3, 1):
-        sized = [list(shape) for shape in case.specs]
-        for shape in sized:
+        specs = [list(shape) for shape in case.specs]
+        for shape in specs:
             shape[axis] = size
-        reports.append(converter.to_onnx(case.fn, sized, opset=opset).report)
-    many, one = reports
-    assert one.fused == many.fused
-    more, fewer = (
+        reports.append(converter.to_onnx(case.fn, specs, opset=opset).report)
+    report_of_three, report_of_one = reports
+    assert report_of_one.fused == report_of_three.fused
+    count_of_three, count_of_one = (
         sum(count for name, count in report.histogram.items() if name not in RESHAPES)
-        for report in (many, one)
+        for report in (report_of_three, report_of_one)
     )
-    assert (fewer > more) == is_kept
+    assert (count_of_one > count_of_three) == is_transposed

@@ -1,4 +1,4 @@
-"""Conversion, explanation and bisection are asked with the same words."""
+"""Keyword arguments of conversion, explanation and bisection, which are the same."""
 
 import inspect
 
@@ -13,19 +13,23 @@ X = np.ones((2, 3), np.float32)
 OF_FILES = {
     *("path", "external_data", "verify", "accept_open", "metadata", "source_lines", "functions"),
 }
+"""Keywords that concern the file, which only `to_onnx` has."""
 
 
 def keywords(function):
+    """Return the keyword-only parameters of a function with their defaults."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def test_users_see_every_keyword():
-    ours = keywords(converter.to_onnx)
-    graphs = {name: default for name, default in ours.items() if name not in OF_FILES}
-    assert ours.keys() > graphs.keys()
-    assert keywords(converter.explain) == graphs
-    assert keywords(converter.bisect) == {"specs": None, **graphs}
+def test_explain_and_bisect_have_the_keywords_of_to_onnx():
+    to_onnx_keywords = keywords(converter.to_onnx)
+    graph_keywords = {
+        name: default for name, default in to_onnx_keywords.items() if name not in OF_FILES
+    }
+    assert to_onnx_keywords.keys() > graph_keywords.keys()
+    assert keywords(converter.explain) == graph_keywords
+    assert keywords(converter.bisect) == {"specs": None, **graph_keywords}
 
 
 @pytest.mark.parametrize(
@@ -36,11 +40,11 @@ def test_users_see_every_keyword():
         ((), {}, "to_onnx: missing a required argument: 'fn'"),
     ],
 )
-def test_a_wrong_word_is_named(args, options, reason):
+def test_invalid_arguments_are_named(args, options, reason):
     with pytest.raises(TypeError, match=reason):
         converter.to_onnx(*args, **options)
 
 
-def test_requests_of_the_same_do_not_share_what_was_noted():
+def test_equal_requests_do_not_share_reports():
     first, second = (converter.to_onnx(jnp.argmax, [X]).report for _ in range(2))
     assert first.deviations == second.deviations != []

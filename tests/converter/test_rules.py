@@ -1,4 +1,7 @@
-"""Rules own their parameters, and functions are short."""
+"""Sources and rules of the converter: rules name all parameters, and functions are short.
+
+Each primitive with a rule is traced from an example.
+"""
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
@@ -31,14 +34,14 @@ FILES = sorted(Path(converter.__file__).parent.rglob("*.py"))
 
 @cache
 def nodes() -> list[tuple[Path, ast.AST]]:
-    """What the converter's sources are made of."""
+    """Return all syntax nodes of the converter's sources, with the paths of their files."""
     return [(path, node) for path in FILES for node in ast.walk(ast.parse(path.read_text()))]
 
 
 # ------------------------------------------------------------------------------------- parameters
 
 X, N = (3, 4), ((3, 4), np.int32)
-ROW, PLACE = ((2,), np.int32), ((), np.int32)
+ROW, INDEX = ((2,), np.int32), ((), np.int32)
 Example = tuple[Callable[..., Any], Sequence[Any]]
 
 WINDOW = {
@@ -54,7 +57,7 @@ EXAMPLES: dict[str, Example] = {
         if hasattr(lax, name)
     },
     **{
-        name: (fn, [X, PLACE] if name in INDEXED else [X])
+        name: (fn, [X, INDEX] if name in INDEXED else [X])
         for name, fn in {**CHOOSING, **SUMMING}.items()
         if hasattr(lax, f"{name.replace('-', '_')}_p")
     },
@@ -68,7 +71,7 @@ EXAMPLES: dict[str, Example] = {
     "tile": (lambda x: lax.tile(x, (2, 1)), [X]),
     "dim_as_value": (lambda x: x + jnp.float32(x.shape[0]), [("B", 4)]),
     "scatter-sub": (lambda x, i: x.at[i].subtract(x[:2]), [X, ROW]),
-    # brought into another form before they are written
+    # Primitives that are replaced by others before they are lowered.
     "dot_general": (lambda x, y: x @ y.T, [X, X]),
     "conv_general_dilated": (lambda x: lax.conv(x[None], x[None], (1,), "SAME"), [X]),
     "reduce_window_max": (lambda x: lax.reduce_window_max_p.bind(x, **WINDOW), [X]),
@@ -77,15 +80,19 @@ EXAMPLES: dict[str, Example] = {
     "squeeze": (lambda x: lax.squeeze(x[:1], (0,)), [X]),
     "slice": (lambda x: lax.slice(x, (1, 0), (3, 4), (1, 2)), [X]),
 }
+"""By primitive: a function that calls it, and the specs of its inputs."""
 
 SINCE = {"tile": "0.9"}
-"""The version of JAX that has what an example calls."""
+"""By primitive: the version of JAX from which on its example can be traced."""
 
 NEWER = {"one_minus_square", "polynomial", "eq_to", "le_to", "lt_to", "add_any"}
-"""Primitives of jax >= 0.12, or that only transformations write: none of them has parameters."""
+"""Primitives without examples: those of jax >= 0.12, and those that only transformations emit.
+
+None of them has parameters.
+"""
 
 PASSED_ON = {"cond", "while", "scan"}
-"""Their jaxprs become bodies of nodes, and other parameters with them."""
+"""Primitives whose parameters are replaced, since their jaxprs become bodies of nodes."""
 
 READ = {
     "scatter-sub": {"dimension_numbers", "mode"},
@@ -99,11 +106,14 @@ READ = {
     "reshape": {"new_sizes", "dimensions"},
     "bitcast_convert_type": {"new_dtype"},
 }
-"""What the passes know of primitives that they replace; results' dtypes say the preferred ones."""
+"""By primitive that passes replace: the parameters that they read.
+
+The preferred element type is the dtype of the result.
+"""
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """Every equation, those of inner jaxprs included."""
+    """Yield every equation of a jaxpr and of the jaxprs in its equations' parameters."""
     for eqn in jaxpr.eqns:
         yield eqn
         for param in eqn.params.values():
@@ -112,17 +122,19 @@ def equations(jaxpr: Any) -> Iterator[Any]:
                 yield from equations(inner)
 
 
-def traced(name: str) -> tuple[dict[str, Any], Graph]:
-    """The parameters that JAX gives a primitive, and the graph that is traced from its example."""
+def trace_example(name: str) -> tuple[dict[str, Any], Graph]:
+    """Return the parameters of a primitive in the jaxpr of its example, and the example's graph."""
     fn, specs = EXAMPLES[name]
     (size,) = jax.export.symbolic_shape("B")
     structs = [
         jax.ShapeDtypeStruct([size if d == "B" else d for d in shape], dtype)
         for shape, dtype in map(spec_of, specs)
     ]
-    found = [e for e in equations(jax.make_jaxpr(fn)(*structs).jaxpr) if e.primitive.name == name]
-    assert found, f"the example of {name} does not hold it"
-    return dict(named_params(found[0])), trace(fn, specs)
+    matching_equations = [
+        e for e in equations(jax.make_jaxpr(fn)(*structs).jaxpr) if e.primitive.name == name
+    ]
+    assert matching_equations, f"the example of {name} does not call it"
+    return dict(named_params(matching_equations[0])), trace(fn, specs)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +144,9 @@ def traced(name: str) -> tuple[dict[str, Any], Graph]:
         for name in sorted(EXAMPLES.keys() - PASSED_ON)
     ],
 )
-def test_no_parameter_vanishes(name):
-    """Each is in the node, and known to the rule; or a hint that says nothing of the result."""
-    params, graph = traced(name)
+def test_rules_know_all_parameters(name):
+    """Each parameter of the primitive is a hint, or is in the node and known to the rule."""
+    params, graph = trace_example(name)
     node = next(n for n in graph.walk() if n.op.name == name)
     assert node.params.keys() == params.keys() - HINTS
     entry = lowerings.find_lowering(ops.op_by_name(name), 26)
@@ -143,18 +155,18 @@ def test_no_parameter_vanishes(name):
 
 
 def test_every_primitive_with_a_rule_has_an_example():
-    given = {op.name for op in lowerings.BUILTIN_RULES if op.formula is None}
-    assert given - EXAMPLES.keys() - NEWER == set()
+    names_with_rule = {op.name for op in lowerings.BUILTIN_RULES if op.formula is None}
+    assert names_with_rule - EXAMPLES.keys() - NEWER == set()
 
 
-def test_unknown_parameters_are_refused():
+def test_unknown_parameters_are_rejected():
     value = trace(lambda x: x, [X]).inputs[0]
     node = make_node(ops.abs, [value], [(X, np.dtype(np.float32))], {"bias": 3})
     with pytest.raises(UnsupportedError, match="does not know bias"):
         lower(Graph([value], node.outputs, [node], [], ["y"]), 23, find_target(DEFAULT_TARGET))
 
 
-def test_a_rule_cannot_take_what_it_does_not_name():
+def test_rules_cannot_take_unnamed_parameters():
     with pytest.raises(ConverterError, match="name its parameters"):
 
         @lowerings.lowers("nothing")
@@ -162,19 +174,22 @@ def test_a_rule_cannot_take_what_it_does_not_name():
             return x
 
 
-# ------------------------------------------------------------------------------------------- size
+# ----------------------------------------------------------------------------------------- dtypes
 
 
 @since("0.10")
-def test_products_of_a_wider_dtype():
+def test_products_of_a_wider_dtype_agree_with_jax():
     def fn(x: Any) -> Any:
         return lax.mul(x, x, out_dtype=jnp.float32)
 
-    x = np.array([300, -7, 0.1], np.float16)  # 90000 is no float16
+    x = np.array([300, -7, 0.1], np.float16)  # 300² is no float16
     converter.to_onnx(fn, [x], verify=[x])
 
 
-def test_nothing_is_dropped_unseen():
+# ---------------------------------------------------------------------------------------- sources
+
+
+def test_functions_name_or_pass_on_all_parameters():
     """No function of the converter takes parameters that it does not name or pass on."""
     for path, node in nodes():
         if isinstance(node, ast.arguments) and node.kwarg is not None:
@@ -182,7 +197,7 @@ def test_nothing_is_dropped_unseen():
 
 
 def test_functions_are_short():
-    """Without their docstrings."""
+    """No function of the converter has more than 40 lines, not counting its docstring."""
     for path, node in nodes():
         if isinstance(node, ast.FunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body

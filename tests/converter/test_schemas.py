@@ -1,4 +1,4 @@
-"""Which opset brought bfloat16 to an operator, as ONNX itself says it; and what files do below."""
+"""Tables of opsets, compared with ONNX's schemas, and files in bfloat16 below these opsets."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,10 @@ WRITTEN = {*QUOTED, *(op.operator for op in ops.defined_ops())} & STANDARD
 
 
 def takes_bfloat16(operator: str, opset: int) -> bool | None:
-    """Whether the first operand may be that; None where there is no such operator yet."""
+    """Return whether the first operand of an operator may be bfloat16.
+
+    Return None if the opset does not have the operator.
+    """
     if not onnx.defs.has(operator, opset, ""):
         return None
     schema = onnx.defs.get_schema(operator, opset)
@@ -32,28 +35,35 @@ def takes_bfloat16(operator: str, opset: int) -> bool | None:
     return "tensor(bfloat16)" in allowed.get(first, [first])
 
 
-def test_the_table_is_that_of_onnx():
-    found = {}
+def test_first_opsets_of_bfloat16_agree_with_onnx():
+    first_opsets = {}
     for name in WRITTEN | BFLOAT16_SINCE.keys():
-        takes = {opset: takes_bfloat16(name, opset) for opset in OPSETS}
-        if False in takes.values() and True in takes.values():
-            found[name] = min(opset for opset, ok in takes.items() if ok)
-    assert found == BFLOAT16_SINCE
+        is_allowed = {opset: takes_bfloat16(name, opset) for opset in OPSETS}
+        if False in is_allowed.values() and True in is_allowed.values():
+            first_opsets[name] = min(
+                opset for opset, is_allowed_there in is_allowed.items() if is_allowed_there
+            )
+    assert first_opsets == BFLOAT16_SINCE
 
 
-def test_newer_operators_are_those_of_onnx():
-    """That of GroupNormalization which is not deprecated."""
-    there = {op: min(o for o in OPSETS if onnx.defs.has(op, o, "")) for op in WRITTEN}
-    newer = {op: opset for op, opset in there.items() if opset > OPSETS[0]}
+def test_first_opsets_of_operators_agree_with_onnx():
+    """The first opset of each operator agrees with ONNX's schemas.
+
+    GroupNormalization counts from opset 21 on, because its older version is deprecated.
+    """
+    first_opset = {op: min(o for o in OPSETS if onnx.defs.has(op, o, "")) for op in WRITTEN}
+    newer = {op: opset for op, opset in first_opset.items() if opset > OPSETS[0]}
     known = {op: opset for op, opset in SINCE.items() if opset <= onnx.defs.onnx_opset_version()}
     assert newer | {"GroupNormalization": 21} == known
 
 
-OTHERS = ("approx_top_k", "top_k", "bitcast_convert_type", "clamp", "pad")
-"""What chooses among equals as it likes, and what is written for float32 alone."""
+EXCLUDED = ("approx_top_k", "top_k", "bitcast_convert_type", "clamp", "pad")
+"""Primitives whose examples are left out: their order of equals is open, or they need float32."""
 
 FUNCTIONS = {
-    **{n: fn for n, (fn, specs) in EXAMPLES.items() if specs in ([X], [X, X]) and n not in OTHERS},
+    **{
+        n: fn for n, (fn, specs) in EXAMPLES.items() if specs in ([X], [X, X]) and n not in EXCLUDED
+    },
     "mean_pool": lambda x: lax.reduce_window_sum_p.bind(x, **WINDOW) / 2,
     "conv_transpose": lambda x: lax.conv_transpose(x[None], x[:2, :, None], (2,), "VALID"),
     "top_k": lambda x: lax.top_k(x, 2)[0],
@@ -64,10 +74,10 @@ FUNCTIONS = {
 @pytest.mark.each("opset")
 @pytest.mark.parametrize("opset", (17, 21, 22, 26))
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_bfloat16_makes_a_valid_file(name, opset):
-    """What an opset has no bfloat16 of, and ONNX Runtime no kernel, is computed in float32."""
+def test_files_in_bfloat16_are_valid(name, opset):
+    """An operator that has no bfloat16 at an opset, or no kernel for it, is computed in float32."""
     if name in ("scatter-max", "scatter-min") and opset < 18:
-        pytest.skip("ScatterND has these from opset 18 on")
+        pytest.skip("ScatterND has minima and maxima from opset 18 on")
     fn = FUNCTIONS[name]
     count = len(EXAMPLES[name][1]) if name in EXAMPLES else 1
     converter.to_onnx(fn, [(X, "bfloat16")] * count, opset=opset, verify=True)

@@ -1,4 +1,4 @@
-"""Modules that keep state in themselves (Flax NNX), methods, and functions of ``*args``."""
+"""Conversions of modules that store state (Flax NNX), of methods and of variadic functions."""
 
 import flax.linen as nn
 import jax
@@ -30,19 +30,19 @@ class Network(nnx.Module):
         return self.drop(nnx.relu(self.norm(self.conv(x))).mean((1, 2)))
 
 
-@pytest.mark.parametrize("used", ["model", "model.__call__", "lambda x: model(x)"])
-def test_a_module_is_converted_as_it_is(used):
-    """In inference, with the names of its parameters, however it is handed over."""
+@pytest.mark.parametrize("expression", ["model", "model.__call__", "lambda x: model(x)"])
+def test_modules_are_converted_with_parameter_names(expression):
+    """A module in inference, its method or a lambda converts with the names of its parameters."""
     model = Network()
     model.eval()
     scope = {"model": model}
-    export = converter.to_onnx(eval(used, scope), SPECS)
+    export = converter.to_onnx(eval(expression, scope), SPECS)
     assert set(NAMES) <= export.model.graph.initializers.keys()
     assert [value.name for value in export.model.graph.inputs] == ["x"]
     assert converter.check(export.model, model, [PICTURES]).passed
 
 
-def test_a_method_has_the_names_too():
+def test_methods_are_converted_with_parameter_names():
     model = Network()
     model.eval()
     export = converter.to_onnx(model.features, SPECS)
@@ -50,19 +50,19 @@ def test_a_method_has_the_names_too():
     assert converter.check(export.model, model.features, [PICTURES]).passed
 
 
-def test_a_module_in_training_is_told_of():
-    """It converts: what one call does is a function, and may be wanted."""
+def test_modules_in_training_give_a_warning():
+    """A module in training converts, with a warning: one call of it is a function too."""
     with pytest.warns(UserWarning, match=r"norm\.mean\.value, norm\.var\.value.*model\.eval\(\)"):
         converter.to_onnx(Network(), SPECS)
 
 
-def test_a_dimension_without_a_name_is_refused():
+def test_dimensions_of_none_are_rejected():
     with pytest.raises(converter.SpecError, match=r'has a None: call one .* such as "batch"'):
         converter.to_onnx(jnp.sin, [(None, 3)])
 
 
 @pytest.mark.parametrize("spec", [(-1, 3), ((2, -3), "int32"), jax.ShapeDtypeStruct((2, -1), "f4")])
-def test_a_negative_size_is_refused(spec):
+def test_negative_sizes_are_rejected(spec):
     """Other libraries write -1 for a size that is open; ONNX has no such dimension."""
     with pytest.raises(
         converter.SpecError, match=r'has a negative one: call one .* such as "batch"'
@@ -70,7 +70,7 @@ def test_a_negative_size_is_refused(spec):
         converter.to_onnx(jnp.sin, [spec])
 
 
-def test_inputs_of_a_function_of_many_are_not_called_as_its_parameters():
+def test_inputs_of_variadic_functions_have_generated_names():
     model = nn.Dense(3)
     variables = model.init(nnx.Rngs(0).params(), jnp.ones((1, 4)))
     export = converter.to_onnx(model.apply, [("B", 4)], params=variables)

@@ -1,4 +1,4 @@
-"""Files written tensor by tensor are what onnx's own serialisation gives."""
+"""Files and sidecars that are written tensor by tensor, compared with onnx's serialization."""
 
 import importlib
 from collections import defaultdict
@@ -13,16 +13,16 @@ import pytest
 
 import converter
 from converter.errors import SaveError
-from converter.model import streaming as laying
+from converter.model import streaming as streaming_module
 from converter.model.streaming import open_writer
 
-# The package's attribute of that name is the function.
+# The attribute `saving` of the package is a function, so the module is imported by its name.
 saving = importlib.import_module("converter.model.saving")
 
 
 @pytest.fixture
 def export():
-    """A product with a parameter of each size, and one of another type."""
+    """Return an export, its function and its parameters, which have several sizes and dtypes."""
     rng = np.random.default_rng(0)
     params = {
         "large": rng.standard_normal((40, 24)).astype(np.float32),
@@ -39,56 +39,59 @@ def export():
     return converter.to_onnx(fn, [(7, 40)], params=params), fn, params
 
 
-def test_a_single_file(export, tmp_path):
-    made, _, _ = export
-    made.save(tmp_path / "a.onnx")
-    files = onnx.load(tmp_path / "a.onnx"), ir.to_proto(made.model)
-    got, want = (
+def test_a_single_file_agrees_with_onnx(export, tmp_path):
+    saved_export, _, _ = export
+    saved_export.save(tmp_path / "a.onnx")
+    files = onnx.load(tmp_path / "a.onnx"), ir.to_proto(saved_export.model)
+    actual, expected = (
         {t.name: onnx.numpy_helper.to_array(t) for t in file.graph.initializer} for file in files
     )
-    np.testing.assert_equal(got, want)
+    np.testing.assert_equal(actual, expected)
     for file in files:
         del file.graph.initializer[:]
     assert files[0] == files[1]
     onnx.checker.check_model(tmp_path / "a.onnx", full_check=True)
 
 
-def test_a_sidecar(export, tmp_path, monkeypatch):
-    """Where it is too large, or on request; the model keeps its tensors, and can be saved again."""
-    made, fn, params = export
+def test_a_sidecar_is_written_if_needed_or_requested(export, tmp_path, monkeypatch):
+    """A sidecar is written if the file is too large, or on request.
+
+    The model keeps its tensors and can be saved again.
+    """
+    saved_export, fn, params = export
     path = tmp_path / "a.onnx"
-    made.save(path)
-    whole = path.read_bytes()
+    saved_export.save(path)
+    file_bytes = path.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(saving, "MAX_FILE_BYTES", 100)
         with pytest.raises(converter.SpecError, match="bytes of weights, and a file of its kind"):
-            made.save(path, external_data=False)
-        assert path.read_bytes() == whole
-        made.save(tmp_path / "b.onnx")
+            saved_export.save(path, external_data=False)
+        assert path.read_bytes() == file_bytes
+        saved_export.save(tmp_path / "b.onnx")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.onnx", "b.onnx", "b.onnx_data"]
     assert (tmp_path / "b.onnx_data").read_bytes() == params["large"].tobytes()
     assert not (tmp_path / "b.onnx_data").is_symlink()
     onnx.checker.check_model(tmp_path / "b.onnx")
     x = np.random.default_rng(1).standard_normal((7, 40)).astype(np.float32)
     session = ort.InferenceSession(tmp_path / "b.onnx", providers=["CPUExecutionProvider"])
-    got = session.run(None, {session.get_inputs()[0].name: x})
-    np.testing.assert_allclose(got[0], fn(params, x)[0], atol=1e-4)
-    made.save(path, external_data=True)
+    actual = session.run(None, {session.get_inputs()[0].name: x})
+    np.testing.assert_allclose(actual[0], fn(params, x)[0], atol=1e-4)
+    saved_export.save(path, external_data=True)
     assert (tmp_path / "a.onnx_data").read_bytes() == params["large"].tobytes()
     assert converter.check(path, lambda x: fn(params, x), [x]).passed
-    converter.save(made.model, path, external_data=False)
-    assert path.read_bytes() == whole
+    converter.save(saved_export.model, path, external_data=False)
+    assert path.read_bytes() == file_bytes
 
 
-def test_no_sidecar_of_nothing(tmp_path):
+def test_models_without_weights_have_no_sidecar(tmp_path):
     converter.to_onnx(jnp.sin, [(2, 3)], path=tmp_path / "b.onnx", external_data=True)
     assert [file.name for file in tmp_path.iterdir()] == ["b.onnx"]
     with pytest.raises(converter.SpecError, match="external_data needs a path"):
         converter.to_onnx(jnp.sin, [(2, 3)], external_data=True)
 
 
-def layouts():
-    """Arrays as weight programs make them: views of others, of every order and type."""
+def arrays_by_layout():
+    """Return arrays such as weight programs compute: views of others in all orders and dtypes."""
     rng = np.random.default_rng(2)
     matrix = rng.standard_normal((300, 170)).astype(np.float32)
     kernel = rng.standard_normal((5, 3, 4, 130)).astype(np.float32)
@@ -106,60 +109,64 @@ def layouts():
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-@pytest.mark.parametrize("name", layouts())
-def test_pieces_are_the_bytes_in_order(name, size, monkeypatch):
-    monkeypatch.setattr(laying, "PIECE_BYTES", size)
-    array = layouts()[name]
-    assert b"".join(laying.byte_pieces(array)) == array.tobytes()
+@pytest.mark.parametrize("name", arrays_by_layout())
+def test_pieces_join_to_the_bytes_of_the_array(name, size, monkeypatch):
+    monkeypatch.setattr(streaming_module, "PIECE_BYTES", size)
+    array = arrays_by_layout()[name]
+    assert b"".join(streaming_module.byte_pieces(array)) == array.tobytes()
 
 
 def test_pieces_of_a_transposed_matrix_are_small():
-    found = [len(piece) for piece in laying.byte_pieces(np.zeros((1000, 5000), np.float32).T)]
-    assert sum(found) == 4 * 1000 * 5000 and max(found) <= laying.PIECE_BYTES
+    lengths = [
+        len(piece) for piece in streaming_module.byte_pieces(np.zeros((1000, 5000), np.float32).T)
+    ]
+    assert sum(lengths) == 4 * 1000 * 5000 and max(lengths) <= streaming_module.PIECE_BYTES
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_who_watches_gets_what_is_in_the_files(external, export, tmp_path):
-    made, _, _ = export
-    seen = defaultdict(bytes)
+def test_on_write_receives_the_bytes_of_the_files(external, export, tmp_path):
+    saved_export, _, _ = export
+    bytes_by_file = defaultdict(bytes)
 
-    def written(name, piece):
-        seen[name] += bytes(piece)
+    def record(name, piece):
+        bytes_by_file[name] += bytes(piece)
 
-    made.save(tmp_path / "a.onnx", external_data=external, on_write=written)
-    assert seen == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert len(seen) == 1 + external
+    saved_export.save(tmp_path / "a.onnx", external_data=external, on_write=record)
+    assert bytes_by_file == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(bytes_by_file) == 1 + external
 
 
-def test_the_device_is_full():
-    """The system's own device of that kind: what its thread meets is raised where it is called."""
+def test_errors_of_the_writer_are_raised():
+    """An error in the writer's thread is raised in the calling thread; /dev/full gives one."""
     with (
         pytest.raises(OSError, match="No space left on device"),
-        open_writer(Path("/dev/full")) as put,
+        open_writer(Path("/dev/full")) as write,
     ):
-        put(bytes(1 << 20))
+        write(bytes(1 << 20))
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_what_goes_wrong_leaves_nothing(external, export, tmp_path):
-    made, _, params = export
+def test_failed_saves_leave_no_files(external, export, tmp_path):
+    saved_export, _, params = export
 
-    class Failing(dict):
+    class FailingParams(dict):
         def __getitem__(self, name):
             raise KeyError("lost")
 
-    def wrong(error):
-        def written(name, piece):
+    def raise_on_write(error):
+        def on_write(name, piece):
             raise error
 
-        return written
+        return on_write
 
-    path, full = tmp_path / "a.onnx", OSError(28, "No space left on device")
+    path, disk_full = tmp_path / "a.onnx", OSError(28, "No space left on device")
     with pytest.raises(ValueError, match="not this one"):
-        made.save(path, external_data=external, on_write=wrong(ValueError("not this one")))
+        saved_export.save(
+            path, external_data=external, on_write=raise_on_write(ValueError("not this one"))
+        )
     with pytest.raises(SaveError, match="No space left on device") as error:
-        made.save(path, external_data=external, on_write=wrong(full))
+        saved_export.save(path, external_data=external, on_write=raise_on_write(disk_full))
     assert error.value.errno == 28
     with pytest.raises(KeyError, match="lost"):
-        made.save(path, Failing(params), external_data=external)
+        saved_export.save(path, FailingParams(params), external_data=external)
     assert list(tmp_path.iterdir()) == []

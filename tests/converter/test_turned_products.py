@@ -1,4 +1,7 @@
-"""What ONNX Runtime's optimiser takes for others, or over which it ended the process."""
+"""Transposed products that ONNX Runtime's optimizer miscomputes or that end the process.
+
+Files avoid them, and are compared with JAX. Also GELU formulas that the optimizer fuses.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -8,24 +11,24 @@ import onnxruntime as ort
 import pytest
 
 import converter
-from tests.conformance import inputs as drawn
+from tests.conformance import inputs as draw_inputs
 from tests.programs.layouts import PRODUCTS, W
 
 
 @pytest.mark.each("precision")
 @pytest.mark.parametrize("case", PRODUCTS, ids=lambda case: case.name)
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-def test_transposed_in_a_file_of_lower_precision(case, precision):
-    inputs = drawn(case.specs)
+def test_transposed_products_of_lower_precision_agree_with_jax(case, precision):
+    inputs = draw_inputs(case.specs)
     model = converter.lower_precision(case.export().model, precision)
     if precision == "bfloat16":
         model = converter.emulate_bfloat16(model)
-    (got,) = converter.run(model, inputs).values()
+    (actual,) = converter.run(model, inputs).values()
     atol = 16 * float(jnp.finfo(precision).eps)
-    np.testing.assert_allclose(got, case.call(*inputs), rtol=0, atol=atol)
+    np.testing.assert_allclose(actual, case.call(*inputs), rtol=0, atol=atol)
 
 
-def test_names_stay():
+def test_rewritten_products_keep_names_of_inputs_and_outputs():
     def fn(x):
         return jnp.transpose(x, (1, 0, 2)) @ W[:, 0].astype(x.dtype)
 
@@ -40,7 +43,7 @@ def test_names_stay():
 
 @pytest.mark.parametrize(("approximate", "kernel"), [(False, "BiasGelu"), (True, "FastGelu")])
 def test_gelu_below_its_opset_is_one_kernel(approximate, kernel, tmp_path):
-    """The optimiser knows some spellings of the formula, and takes in the bias before it."""
+    """ONNX Runtime's optimizer fuses the formula of GELU and the bias before it into one kernel."""
     params = {"w": np.ones((6, 8), np.float32), "b": np.ones(8, np.float32)}
 
     def fn(p, x):
@@ -52,5 +55,5 @@ def test_gelu_below_its_opset_is_one_kernel(approximate, kernel, tmp_path):
     options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
     options.log_severity_level = 3
     ort.InferenceSession(tmp_path / "model.onnx", options, providers=["CPUExecutionProvider"])
-    found = [node.op_type for node in ir.load(tmp_path / "optimised.onnx").graph]
-    assert found == ["MatMul", kernel, "Sin"]
+    operators = [node.op_type for node in ir.load(tmp_path / "optimised.onnx").graph]
+    assert operators == ["MatMul", kernel, "Sin"]

@@ -1,4 +1,7 @@
-"""A user's primitive is the user's own, whatever it is called, and needs no rule."""
+"""Primitives of users, which may have any name and need no rule, compared with JAX.
+
+Their implementations are traced, or users register rules for them.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +26,7 @@ X = np.random.default_rng(11).standard_normal((3, 4)).astype(np.float32)
 
 @pytest.fixture(autouse=True)
 def scope():
+    """Remove all extensions that a test registers when it ends."""
     with converter.extensions():
         yield
 
@@ -31,8 +35,11 @@ def _affine(x, *, a=3.0, b=1.0, **_):
     return a * x + b
 
 
-def users(name, impl=_affine):
-    """An elementwise primitive with everything that JAX can be told of it."""
+def user_primitive(name, impl=_affine):
+    """Return an elementwise primitive with rules for shapes, batching, lowering and derivatives.
+
+    It has no implementation if ``impl`` is None.
+    """
 
     def jvp(xs, ts, a=3.0, **p):
         return primitive.bind(*xs, a=a, **p), a * ad.instantiate_zeros(ts[0])
@@ -47,7 +54,7 @@ def users(name, impl=_affine):
     return primitive
 
 
-# ------------------------------------------------------------------------------------ whose it is
+# ------------------------------------------------------------------ primitives with reserved names
 
 TABLES = (
     CALLS,
@@ -58,32 +65,40 @@ TABLES = (
     IDENTITY_PRIMITIVES,
     DRAWING_PRIMITIVES,
 )
-TAKEN = sorted({op.name for op in defined_ops()}.union(*TABLES))
-TAKEN.remove("call_exported")
-"""Every name that the converter knows, but one by which JAX itself knows its own."""
+RESERVED_NAMES = sorted({op.name for op in defined_ops()}.union(*TABLES))
+RESERVED_NAMES.remove("call_exported")
+"""All names of primitives that the converter knows.
+
+`call_exported` is left out, because JAX recognises that primitive by its name.
+"""
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.full)])
-def test_names_that_are_taken(every):
-    """One program with a primitive of each, by default of each fifth."""
-    assert len(TAKEN) > 300
-    own = [users(name) for name in TAKEN[::every]]
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.full)])
+def test_user_primitives_may_have_reserved_names(step):
+    """User primitives with names that the converter knows are not taken for JAX's primitives.
+
+    One program has a primitive of each name, in the default tier of each fifth name.
+    """
+    assert len(RESERVED_NAMES) > 300
+    user_primitives = [user_primitive(name) for name in RESERVED_NAMES[::step]]
 
     def fn(x):
-        return jnp.stack([p.bind(x, a=float(i), b=2.0) for i, p in enumerate(own)])
+        return jnp.stack([p.bind(x, a=float(i), b=2.0) for i, p in enumerate(user_primitives)])
 
-    (got,) = converter.run(converter.to_onnx(fn, [X]), [X]).values()
-    np.testing.assert_allclose(got, [i * X + 2 for i in range(len(own))], rtol=1e-6, atol=1e-4)
+    (actual,) = converter.run(converter.to_onnx(fn, [X]), [X]).values()
+    np.testing.assert_allclose(
+        actual, [i * X + 2 for i in range(len(user_primitives))], rtol=1e-6, atol=1e-4
+    )
 
 
-def test_jax_and_equinox_own_theirs():
+def test_primitives_of_jax_are_no_user_primitives():
     for name, value in vars(primitives).items():
         assert not (isinstance(value, Primitive) and is_user_primitive(value)), name
-    assert is_user_primitive(users("sin"))
+    assert is_user_primitive(user_primitive("sin"))
 
 
 def test_parameters_called_like_hints_reach_a_rule():
-    primitive = users("hinted")
+    primitive = user_primitive("hinted")
 
     @converter.rule("hinted")
     def _(b, x, *, a, accuracy, unroll, sharding, is_stable):
@@ -95,57 +110,64 @@ def test_parameters_called_like_hints_reach_a_rule():
     assert {"accuracy", "unroll", "sharding", "is_stable"} <= HINTS
 
 
-# ------------------------------------------------------------------- what is registered for whom
+# ----------------------------------------------------------------------- rules for one primitive
 
 
-def _named(operator, meant):
-    converter.rule(meant, ignores=("a", "b"))(lambda b, x: b.op(operator, x))
+def _lower_as(operator, primitive):
+    """Register a rule that lowers a primitive, or all of a name, to one operator."""
+    converter.rule(primitive, ignores=("a", "b"))(lambda b, x: b.op(operator, x))
 
 
-def test_what_is_meant():
-    """By a name the program's own primitive, or ours in a program without one; or one itself."""
-    one, other = users("tanh"), users("tanh")
+def test_rules_are_for_the_primitive_that_is_named():
+    """A rule for a name is for the user's primitive of that name, or else for JAX's primitive.
 
-    def written(fn):
+    A rule for a primitive is for that primitive alone.
+    """
+    first, second = user_primitive("tanh"), user_primitive("tanh")
+
+    def operators_of(fn):
         return converter.to_onnx(fn, [X]).report.histogram
 
     with converter.extensions():
-        _named("Softsign", "tanh")
-        assert written(lambda x: jnp.tanh(one.bind(x))) == {"Softsign": 1, "Tanh": 1}
-        assert written(jnp.tanh) == {"Softsign": 1}
+        _lower_as("Softsign", "tanh")
+        assert operators_of(lambda x: jnp.tanh(first.bind(x))) == {"Softsign": 1, "Tanh": 1}
+        assert operators_of(jnp.tanh) == {"Softsign": 1}
 
     def both(x):
-        return jnp.tanh(one.bind(other.bind(x)))
+        return jnp.tanh(first.bind(second.bind(x)))
 
     with converter.extensions():
-        converter.expansion(one, ignores=("a", "b"))(jnp.sinh)
-        assert written(both) == {"Add": 1, "Mul": 1, "Sinh": 1, "Tanh": 1}
-    _named("Softsign", one)
-    _named("Softplus", other)
-    assert written(both) == {"Softplus": 1, "Softsign": 1, "Tanh": 1}
-    _named("Erf", lax.tanh_p)
-    assert written(jnp.tanh) == {"Erf": 1}
+        converter.expansion(first, ignores=("a", "b"))(jnp.sinh)
+        assert operators_of(both) == {"Add": 1, "Mul": 1, "Sinh": 1, "Tanh": 1}
+    _lower_as("Softsign", first)
+    _lower_as("Softplus", second)
+    assert operators_of(both) == {"Softplus": 1, "Softsign": 1, "Tanh": 1}
+    _lower_as("Erf", lax.tanh_p)
+    assert operators_of(jnp.tanh) == {"Erf": 1}
 
 
-# --------------------------------------------------------------------------------------- its impl
+# --------------------------------------------------------------------------------- implementations
 
-inner, outer = users("inner"), users("outer", lambda x, **p: inner.bind(x, **p) * 2)
+inner, outer = (
+    user_primitive("inner"),
+    user_primitive("outer", lambda x, **p: inner.bind(x, **p) * 2),
+)
 
 
-def _several(x, *, n):
+def _shifted_copies(x, *, n):
     return [x + i for i in range(n)]
 
 
 pair = Primitive("pair")
 pair.multiple_results = True
 pair.def_abstract_eval(lambda x, *, n: [x] * n)
-pair.def_impl(_several)
-mlir.register_lowering(pair, mlir.lower_fun(_several, multiple_results=True))
+pair.def_impl(_shifted_copies)
+mlir.register_lowering(pair, mlir.lower_fun(_shifted_copies, multiple_results=True))
 batching.primitive_batchers[pair] = lambda xs, ds, n: (pair.bind(*xs, n=n), ds * n)
-nested = users(
+nested = user_primitive(
     "nested", lambda x, *, depth: 2 * nested.bind(x, depth=depth - 1) if depth else x + 1
 )
-jitted = users("jitted", jax.jit(_affine, static_argnames=("a", "b")))
+jitted = user_primitive("jitted", jax.jit(_affine, static_argnames=("a", "b")))
 FORMS = [
     Case("parameters", lambda x: jitted.bind(x, a=2.0, b=3.0)),
     Case("of another", outer.bind),
@@ -155,14 +177,14 @@ FORMS = [
 ]
 
 
-@pytest.mark.each("case", "how")
-@pytest.mark.parametrize("how", WRAPS)
+@pytest.mark.each("case", "transformation")
+@pytest.mark.parametrize("transformation", WRAPS)
 @pytest.mark.parametrize("case", FORMS, ids=lambda case: case.name)
-def test_its_impl_is_traced(case, how):
-    assert_exports(wrapped(case, how))
+def test_implementations_are_traced(case, transformation):
+    assert_exports(wrapped(case, transformation))
 
 
-def test_a_batched_primitive_of_equinox_kind():
+def test_batched_primitives_of_equinox_agree_with_jax():
     def impl(x, y):
         return jnp.linalg.solve(x, y), y
 
@@ -174,26 +196,27 @@ def test_a_batched_primitive_of_equinox_kind():
     assert_exports(Case("vmap", jax.vmap(fn, in_axes=(None, 1)), [a, X.T.copy()], tolerance=4))
 
 
-dispatched = users("dispatched")
+dispatched = user_primitive("dispatched")
 dispatched.def_impl(lambda x, **p: jax.jit(lambda y: dispatched.bind(y, **p))(x))
-REFUSED_ONES = {
-    users("numpy", lambda x, **_: np.asarray(x) * 2): "__array__",
-    users("none", None): "not implemented",
+UNTRACEABLE = {
+    user_primitive("numpy", lambda x, **_: np.asarray(x) * 2): "__array__",
+    user_primitive("none", None): "not implemented",
     dispatched: "it binds the primitive itself",
 }
+"""By primitive: the reason why its implementation cannot be traced."""
 
 
-@pytest.mark.parametrize("primitive", REFUSED_ONES, ids=str)
-def test_what_cannot_be_traced(primitive):
-    """It is refused with that reason, together with all others."""
+@pytest.mark.parametrize("primitive", UNTRACEABLE, ids=str)
+def test_untraceable_implementations_are_rejected(primitive):
+    """A primitive that cannot be traced is an obstacle among others, with its reason."""
     fn = lambda x: jnp.sin(primitive.bind(x)) + jnp.linalg.eigvals(x[:3, :3]).real.sum()  # noqa: E731
     assert len(converter.explain(fn, [X]).obstacles) == 2
-    said = rf"primitive '{primitive}'.*{REFUSED_ONES[primitive]}.*test_users"
-    with pytest.raises(converter.UnsupportedError, match=said):
+    message = rf"primitive '{primitive}'.*{UNTRACEABLE[primitive]}.*test_users"
+    with pytest.raises(converter.UnsupportedError, match=message):
         converter.to_onnx(fn, [X])
 
 
-def test_what_has_no_result():
+def test_primitives_without_results_are_rejected():
     primitive = Primitive("silent")
     primitive.multiple_results = True
     primitive.def_abstract_eval(lambda x: [])

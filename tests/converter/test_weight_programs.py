@@ -1,4 +1,7 @@
-"""Values made of parameters alone: computed when the file is saved, whatever else reads them."""
+"""Weight programs: values that depend on parameters alone are computed when the file is saved.
+
+Other nodes and programs may read them too. Files are compared with JAX.
+"""
 
 import tracemalloc
 
@@ -25,20 +28,20 @@ def weights(**shapes):
 
 
 def shifted(p, x):
-    """As Keras writes a batch norm, the scale in the offset, but with twice the mean: it is none"""
+    """Apply a formula like the batch norm of Keras, but with twice the mean, so that it is none."""
     inv = lax.rsqrt(p["variance"] + 1e-3) * p["gamma"]
     return x * inv + (p["beta"] - 2 * p["mean"] * inv)
 
 
 def gates(p, x):
-    """As Haiku's GRU: sums of biases that several slices read."""
+    """Apply gates as in Haiku's GRU, in which several slices read a sum of biases."""
     both = p["b"] + p["c"]
     z, r = jnp.split(x @ p["w"] + both, 2, axis=-1)
     return jax.nn.sigmoid(z + both[:4]) * jnp.tanh(r + both[4:] * both[:4])
 
 
 def a_large_one_in_the_middle(p, x):
-    """The outer product is too large for the file; what it is made of and its sum are not."""
+    """Use an outer product that is too large for the file, its factors and its sum."""
     scale = p["u"] * 2
     large = scale[:, None] * p["v"]
     return x * large, large.sum(1), scale + x[:, 0]
@@ -61,38 +64,38 @@ CASES = [
 ]
 
 
-def assert_near(got, wanted):
-    for a, b in zip(got, wanted, strict=True):
+def assert_near(actual, expected):
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=4e-6, atol=4e-6 * np.abs(b).max())
 
 
 @pytest.mark.parametrize(
     ("fn", "params", "shape", "names"), CASES, ids=[c[0].__name__ for c in CASES]
 )
-def test_a_program_that_another_one_reads(fn, params, shape, names, tmp_path):
+def test_programs_may_be_read_by_others(fn, params, shape, names, tmp_path):
     x = RNG.standard_normal(shape).astype(np.float32)
-    wanted = jax.tree.leaves(fn(params, x))
+    expected = jax.tree.leaves(fn(params, x))
     bound = converter.to_onnx(fn, [shape], params=params)
-    assert_near(run(bound, [x]).values(), wanted)
-    assert_near(evaluate(bound.graph, [x]), wanted)
-    assert_near(evaluate(bound.graph, [x], params), wanted)
-    assert sorted(v.name for v in bound.graph.params) == names  # after what they are made from
+    assert_near(run(bound, [x]).values(), expected)
+    assert_near(evaluate(bound.graph, [x]), expected)
+    assert_near(evaluate(bound.graph, [x], params), expected)
+    assert sorted(v.name for v in bound.graph.params) == names  # the names of their parameters
     abstract = jax.eval_shape(lambda: params)
-    late = converter.to_onnx(fn, [shape], params=abstract)
-    late.save(tmp_path / "late.onnx", values=params)
-    assert_near(run(ir.load(tmp_path / "late.onnx"), [x]).values(), wanted)
+    unbound = converter.to_onnx(fn, [shape], params=abstract)
+    unbound.save(tmp_path / "late.onnx", values=params)
+    assert_near(run(ir.load(tmp_path / "late.onnx"), [x]).values(), expected)
     with pytest.raises(converter.SpecError, match="parameters have no value") as error:
-        late.save(tmp_path / "none.onnx")
+        unbound.save(tmp_path / "none.onnx")
     assert all(name in str(error.value) for name in params)
 
 
-def test_a_program_of_many_parameters_has_a_short_name():
+def test_programs_of_many_parameters_have_short_names():
     params = {f"w{i}": np.ones(3, np.float32) for i in range(9)}
     export = converter.to_onnx(lambda p, x: x * sum(p.values()), [(3,)], params=params)
     assert [v.name for v in export.graph.params] == ["w0+8_more"]
 
 
-def test_a_parameter_whose_last_use_disappears(tmp_path):
+def test_unused_parameters_need_no_values(tmp_path):
     norm = nn.RMSNorm()
     x = RNG.standard_normal((3, 4)).astype(np.float32)
     params = norm.init(jax.random.key(0), x)
@@ -100,8 +103,8 @@ def test_a_parameter_whose_last_use_disappears(tmp_path):
     def overwritten(params, x):
         return norm.apply(params, x).at[:].set(x * 2)
 
-    (got,) = run(converter.to_onnx(overwritten, [x], params=params), [x]).values()
-    np.testing.assert_array_equal(got, x * 2)
+    (result,) = run(converter.to_onnx(overwritten, [x], params=params), [x]).values()
+    np.testing.assert_array_equal(result, x * 2)
     abstract = jax.eval_shape(lambda: params)
     converter.to_onnx(overwritten, [x], params=abstract, path=tmp_path / "needs_no_values.onnx")
 
@@ -115,8 +118,8 @@ def long_by_a_parameter(p, x):
 
 
 @pytest.mark.parametrize("fn", [long_and_known, long_by_a_parameter])
-def test_nothing_large_is_computed_on_the_way(fn):
-    """A small result of 120 MB of intermediate ones stays in the graph."""
+def test_programs_with_large_intermediate_values_stay_in_the_graph(fn):
+    """A small result that needs 120 MB of intermediate values is computed in the graph."""
     tracemalloc.start()
     export = converter.to_onnx(fn, [(3,)], params=np.ones(1000, np.float32))
     _, peak = tracemalloc.get_traced_memory()

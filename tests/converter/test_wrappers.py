@@ -1,4 +1,7 @@
-"""What is left out or refused has a reason, and nothing of a user's runs meanwhile."""
+"""Calls that are left out with a warning or refused with a reason, such as callbacks.
+
+A conversion never runs code of users.
+"""
 
 import equinox as eqx
 import jax
@@ -19,15 +22,15 @@ TYPE = jax.ShapeDtypeStruct((3, 4), np.float32)
 
 
 @pytest.mark.parametrize("name", calls.DROPPED | calls.UNCOMPILED)
-def test_dropped(name):
-    """One warning, however many there are."""
+def test_calls_without_effect_are_left_out_with_a_warning(name):
+    """Calls without effect on the result are left out, with one warning for all of them."""
     fn = (calls.DROPPED | calls.UNCOMPILED)[name]
     with pytest.warns(UserWarning, match=rf"left out: jax\..*{name}: ") as caught:
         export = converter.to_onnx(fn, [X])
     assert len(caught) == 1
     assert set(export.report.histogram) <= {"Add"}
-    (got,) = converter.run(export, [X]).values()
-    np.testing.assert_allclose(got, fn(jnp.asarray(X)), rtol=1e-6)
+    (actual,) = converter.run(export, [X]).values()
+    np.testing.assert_allclose(actual, fn(jnp.asarray(X)), rtol=1e-6)
 
 
 REFUSED = {
@@ -48,7 +51,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
+def test_unsupported_calls_are_refused_with_a_reason(name):
     fn, reason = REFUSED[name]
     with pytest.raises(
         converter.UnsupportedError, match=f"primitive '{name}'.*{reason}.*test_wrappers"
@@ -56,21 +59,21 @@ def test_refused(name):
         converter.to_onnx(lambda x: fn(x), [(4, 4)])
 
 
-def test_it_is_said():
+def test_checks_of_equinox_are_left_out_with_a_warning():
     with pytest.warns(UserWarning, match=r"left out: equinox\.error_if: ") as caught:
         converter.to_onnx(calls.CHECKS["grad"], [X])
     assert len(caught) == 1
 
 
-# --------------------------------------------------------------------------- what calls a program
+# ------------------------------------------------------------------------------- code of users
 
 
 def _raises(*_):
-    raise AssertionError("something of the user's was executed")
+    raise AssertionError("the conversion ran code of the user")
 
 
-def _primitive(x):
-    """It is written by its rule, and cannot be computed here."""
+def _call_user_primitive(x):
+    """Bind a primitive that has a rule, and whose implementation raises an error."""
     primitive = Primitive("of_a_user")
     primitive.def_abstract_eval(lambda x: x)
     primitive.def_impl(_raises)
@@ -78,37 +81,37 @@ def _primitive(x):
     return primitive.bind(x)
 
 
-KNOWN = np.ones((3, 4), np.float32)
-PLACES = {
-    "of a constant": lambda call: lambda x: call(KNOWN) + x,
+CONSTANT = np.ones((3, 4), np.float32)
+CONTEXTS = {
+    "of a constant": lambda call: lambda x: call(CONSTANT) + x,
     "of a computed constant": lambda call: lambda x: call(jnp.sin(jnp.ones((3, 4)))) + x,
     "of a parameter": lambda call: eqx.Partial(lambda w, x: call(w * 2) + x, jnp.ones((3, 4))),
     "in a branch that is known": lambda call: (
-        lambda x: lax.cond(jnp.ones(()) > 2, lambda: call(KNOWN), lambda: x)
+        lambda x: lax.cond(jnp.ones(()) > 2, lambda: call(CONSTANT), lambda: x)
     ),
-    "chosen by a constant": lambda call: lambda x: jnp.where(jnp.ones(()) > 2, call(KNOWN), x),
+    "chosen by a constant": lambda call: lambda x: jnp.where(jnp.ones(()) > 2, call(CONSTANT), x),
 }
 CALLS = {
     "pure_callback": lambda x: jax.pure_callback(_raises, TYPE, x),
     "io_callback": lambda x: io_callback(_raises, TYPE, x),
     "debug.callback": lambda x: (jax.debug.callback(_raises, x), x)[1],
-    "a primitive": _primitive,
+    "a primitive": _call_user_primitive,
 }
 
 
-@pytest.mark.each("call", "place")
+@pytest.mark.each("call", "context")
 @pytest.mark.filterwarnings("ignore:left out")
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("call", CALLS)
-def test_nothing_is_executed(call, place):
-    """It is refused, left out or written; what it computes is never asked for."""
-    fn = PLACES[place](CALLS[call])
+def test_code_of_users_is_not_executed(call, context):
+    """A call of user code is refused, left out or lowered by its rule, but not executed."""
+    fn = CONTEXTS[context](CALLS[call])
     with converter.extensions():
-        explained = converter.explain(fn, [X])
+        explanation = converter.explain(fn, [X])
         try:
             converter.to_onnx(fn, [X])
         except converter.UnsupportedError as error:
             assert "a file cannot call Python" in str(error)
-            assert not explained.is_convertible
+            assert not explanation.is_convertible
         else:
-            assert explained.is_convertible
+            assert explanation.is_convertible

@@ -1,6 +1,7 @@
-"""Ways to write attention, rotations and norms: a choice for each thing that people do differently.
+"""Spellings of attention, rotations and norms, built from tables of options.
 
-Each of ``STRUCTURES`` puts a function together from one choice of each, and operands for it.
+A table has an axis for each step that people write differently, and options for each axis. Each of
+``STRUCTURES`` builds a function and its operands from one option of each axis.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,8 +17,8 @@ B, H, Q, K, D, E = 2, 4, 5, 7, 8, 6
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A function and its operands, and which choices it is made of."""
+class BuiltProgram:
+    """A function, its operands, and the option of each axis from which it was built."""
 
     choices: Mapping[str, str]
     fn: Callable[..., Any]
@@ -28,11 +29,15 @@ Table = Mapping[str, Mapping[str, Any]]
 
 
 def choices(table: Table, rng: np.random.Generator) -> dict[str, str]:
+    """Return a random option of each axis."""
     return {axis: str(rng.choice([*options])) for axis, options in table.items()}
 
 
 def covering(table: Table, seed: int) -> list[dict[str, str]]:
-    """As many as the longest axis has options, in which each option is chosen."""
+    """Return choices that contain between them every option of every axis.
+
+    There are as many as the longest axis has options.
+    """
     rng = np.random.default_rng(seed)
     orders = {
         axis: [str(o) for o in rng.permutation([*options])] for axis, options in table.items()
@@ -54,35 +59,35 @@ SCALES: dict[str, Callable[..., Any]] = {
 }
 
 
-def by_hand(s, **_):
+def softmax_by_hand(s, **_):
     e = jnp.exp(s - jnp.max(s, -1, keepdims=True))
     return e / jnp.sum(e, -1, keepdims=True)
 
 
-def times_inverse(s, **_):
+def softmax_times_inverse(s, **_):
     e = jnp.exp(s - jax.lax.stop_gradient(s.max(-1, keepdims=True)))
     return e * (1 / e.sum(-1, keepdims=True))
 
 
-def wide(s, **where):
+def softmax_in_float32(s, **where):
     return jax.nn.softmax(s.astype(jnp.float32), axis=-1, **where).astype(s.dtype)
 
 
 SOFTMAXES: dict[str, Callable[..., Any]] = {
     "jax": lambda s, **where: jax.nn.softmax(s, axis=-1, **where),
-    "float32": wide,
-    "by hand": by_hand,
-    "times the inverse": times_inverse,
+    "float32": softmax_in_float32,
+    "by hand": softmax_by_hand,
+    "times the inverse": softmax_times_inverse,
     "of the logarithm": lambda s, **_: jnp.exp(jax.nn.log_softmax(s, axis=-1)),
 }
 
 
-def low(s):
+def lowest(s):
     return jnp.asarray(jnp.finfo(s.dtype).min, s.dtype)
 
 
-def zeroed(s, m, softmax):
-    return jnp.where(m, softmax(jnp.where(m, s, low(s) / 2)), 0)
+def zeroed_softmax(s, m, softmax):
+    return jnp.where(m, softmax(jnp.where(m, s, lowest(s) / 2)), 0)
 
 
 MASKS: dict[str, Callable[..., Any]] = {
@@ -90,14 +95,14 @@ MASKS: dict[str, Callable[..., Any]] = {
     "where": lambda s, m, softmax: softmax(
         jnp.where(m, s, -1e4 if s.dtype == jnp.float16 else -1e9)
     ),
-    "where lowest": lambda s, m, softmax: softmax(jnp.where(m, s, low(s))),
+    "where lowest": lambda s, m, softmax: softmax(jnp.where(m, s, lowest(s))),
     "where infinite": lambda s, m, softmax: softmax(jnp.where(m, s, -jnp.inf)),
-    "where not": lambda s, m, softmax: softmax(jnp.where(~m, low(s), s)),
-    "added": lambda s, m, softmax: softmax(s + jnp.where(m, 0, low(s)).astype(s.dtype)),
+    "where not": lambda s, m, softmax: softmax(jnp.where(~m, lowest(s), s)),
+    "added": lambda s, m, softmax: softmax(s + jnp.where(m, 0, lowest(s)).astype(s.dtype)),
     "added, scaled": lambda s, m, softmax: softmax(s + (1 - m.astype(s.dtype)) * -3e4),
     "subtracted": lambda s, m, softmax: softmax(s - (1 - m.astype(s.dtype)) * 3e4),
-    "zeroed": zeroed,
-    "zeroed by a product": lambda s, m, softmax: softmax(jnp.where(m, s, low(s) / 2)) * m,
+    "zeroed": zeroed_softmax,
+    "zeroed by a product": lambda s, m, softmax: softmax(jnp.where(m, s, lowest(s) / 2)) * m,
     "softmax of where": lambda s, m, softmax: jax.nn.softmax(s, axis=-1, where=m),
     "zeros for nothing": lambda s, m, softmax: jnp.where(
         m.any(-1, keepdims=True), softmax(jnp.where(m, s, -jnp.inf)), 0
@@ -105,7 +110,7 @@ MASKS: dict[str, Callable[..., Any]] = {
     "numbers for nothing": lambda s, m, softmax: jnp.nan_to_num(softmax(jnp.where(m, s, -jnp.inf))),
 }
 
-SHOWN: dict[str, Callable[[np.ndarray], Any]] = {
+VISIBLE: dict[str, Callable[[np.ndarray], Any]] = {
     "of keys": lambda m: m[:, :, :1],
     "of pairs": lambda m: m,
     "causal": lambda m: jnp.tri(Q, K, dtype=bool),
@@ -114,7 +119,7 @@ SHOWN: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
-def swapped(x):
+def swap_axes(x):
     return jnp.swapaxes(x, 1, 2)
 
 
@@ -125,7 +130,7 @@ LAYOUTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., A
         lambda w, v: jnp.einsum("bhqk,bhkd->bhqd", w, v),
     ),
     "heads second": (
-        swapped,
+        swap_axes,
         lambda q, k: jnp.einsum("bqhd,bkhd->bhqk", q, k),
         lambda w, v: jnp.einsum("bhqk,bkhd->bqhd", w, v),
     ),
@@ -156,7 +161,7 @@ ATTENTION = {
     "scale": SCALES,
     "bias": BIASES,
     "mask": MASKS,
-    "shown": SHOWN,
+    "shown": VISIBLE,
     "softmax": SOFTMAXES,
     "layout": LAYOUTS,
     "heads": HEADS,
@@ -169,105 +174,113 @@ ZERO_ROWS = (
     "zeros for nothing",
     "numbers for nothing",
 )
-"""Masks of which a row that shows nothing is zero."""
+"""Masks with which a row without visible keys is zero."""
 
 
-def attention(chosen: Mapping[str, str], dtype: Any = np.float32, seed: int = 0) -> Drawn:
-    """Of queries, keys, values [batch, heads, positions, width] and a mask."""
+def attention(chosen: Mapping[str, str], dtype: Any = np.float32, seed: int = 0) -> BuiltProgram:
+    """Build attention of queries, keys and values [batch, heads, positions, width], and a mask."""
     rng = np.random.default_rng(seed)
-    scale, mask, shown = SCALES[chosen["scale"]], MASKS[chosen["mask"]], SHOWN[chosen["shown"]]
-    order, product, second = LAYOUTS[chosen["layout"]]
+    scale, mask, visible = SCALES[chosen["scale"]], MASKS[chosen["mask"]], VISIBLE[chosen["shown"]]
+    order, product, weigh_values = LAYOUTS[chosen["layout"]]
     softmax, heads = SOFTMAXES[chosen["softmax"]], HEADS[chosen["heads"]]
     bias = BIASES[chosen["bias"]]
-    learnt = rng.standard_normal((H, Q, K)).astype(np.float32)
+    learnt_bias = rng.standard_normal((H, Q, K)).astype(np.float32)
 
     def fn(q, k, v, m):
         q, k, v = order(q), order(heads(k)), order(heads(v))
-        s = bias(scale(q, k, product), jnp.asarray(learnt))
-        return second(mask(s, shown(m), softmax), v)
+        s = bias(scale(q, k, product), jnp.asarray(learnt_bias))
+        return weigh_values(mask(s, visible(m), softmax), v)
 
     q, k, v = (rng.standard_normal(s) for s in ((B, H, Q, D), (B, H, K, D), (B, H, K, E)))
     m = rng.random((B, 1, Q, K)) < 0.6
     m[..., 0] = True
     if chosen["mask"] in ZERO_ROWS:
         m[1, 0, [0, 2]] = False
-    return Drawn(chosen, fn, (*(x.astype(dtype) for x in (q, k, v)), m))
+    return BuiltProgram(chosen, fn, (*(x.astype(dtype) for x in (q, k, v)), m))
 
 
 # ---------------------------------------------------------------------------------------- rotations
 
 
-def halves(x):
+def split_halves(x):
     return jnp.split(x, 2, axis=-1)
 
 
-def joined(a, b):
+def join_halves(a, b):
     return jnp.concatenate([a, b], -1)
 
 
-def alternating(a, b):
+def interleave(a, b):
     return jnp.stack([a, b], -1).reshape(*a.shape[:-1], -1)
 
 
-def rolled_half(x):
-    """The llama's, by a roll and signs."""
+def rotate_by_roll(x):
+    """Rotate halves as Llama does, by a roll and signs."""
     n = x.shape[-1] // 2
     return jnp.roll(x, n, -1) * jnp.where(jnp.arange(2 * n) < n, -1, 1).astype(x.dtype)
 
 
-def rotated(x):
-    a, b = halves(x)
-    return joined(-b, a)
+def rotate_half(x):
+    a, b = split_halves(x)
+    return join_halves(-b, a)
 
 
-def by_axis_of_two(x, cos, sin):
+def rotate_pairs(x, cos, sin):
     pairs = x.reshape(*x.shape[:-1], -1, 2)
     a, b = pairs[..., 0], pairs[..., 1]
     return jnp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
 
 
-def by_axis_of_halves(x, cos, sin):
+def rotate_halves(x, cos, sin):
     a, b = jnp.moveaxis(x.reshape(*x.shape[:-1], 2, -1), -2, 0)
-    return joined(a * cos - b * sin, b * cos + a * sin)
+    return join_halves(a * cos - b * sin, b * cos + a * sin)
 
 
-def by_scatter(x, cos, sin):
+def rotate_by_scatter(x, cos, sin):
     a, b = x[..., ::2], x[..., 1::2]
     return x.at[..., ::2].set(a * cos - b * sin).at[..., 1::2].set(b * cos + a * sin)
 
 
-def by_numbers(x, cos, sin):
-    """As complex numbers (Meta's Llama)."""
+def rotate_as_complex(x, cos, sin):
+    """Rotate neighbouring elements as complex numbers, as Meta's Llama does."""
     pairs = x.reshape(*x.shape[:-1], -1, 2)
-    wide = (t.astype(jnp.float32) for t in (pairs[..., 0], pairs[..., 1], cos, sin))
-    a, b, c, s = wide
-    turned = jax.lax.complex(a, b) * jax.lax.complex(c, s)
-    return alternating(turned.real, turned.imag).astype(x.dtype)
+    in_float32 = (t.astype(jnp.float32) for t in (pairs[..., 0], pairs[..., 1], cos, sin))
+    a, b, c, s = in_float32
+    rotated = jax.lax.complex(a, b) * jax.lax.complex(c, s)
+    return interleave(rotated.real, rotated.imag).astype(x.dtype)
 
 
-def doubled(t):
-    return joined(t, t)
+def repeat_table(t):
+    return join_halves(t, t)
 
 
-TURNS: dict[str, Callable[..., Any]] = {
-    "turned": lambda x, c, s: x * doubled(c) + rotated(x) * doubled(s),
-    "turned, swapped": lambda x, c, s: doubled(s) * rotated(x) + doubled(c) * x,
-    "subtracted": lambda x, c, s: x * doubled(c) - joined(*halves(x)[::-1]) * joined(s, -s),
-    "other half negative": lambda x, c, s: x * doubled(c) - -rotated(x) * doubled(s),
-    "rolled": lambda x, c, s: x * doubled(c) + rolled_half(x) * doubled(s),
-    "in pairs": lambda x, c, s: (lambda a, b: joined(a * c - b * s, b * c + a * s))(*halves(x)),
-    "in pairs, swapped": lambda x, c, s: (lambda a, b: joined(c * a - s * b, s * a + c * b))(
-        *halves(x)
+ROTATIONS: dict[str, Callable[..., Any]] = {
+    "turned": lambda x, c, s: x * repeat_table(c) + rotate_half(x) * repeat_table(s),
+    "turned, swapped": lambda x, c, s: repeat_table(s) * rotate_half(x) + repeat_table(c) * x,
+    "subtracted": lambda x, c, s: (
+        x * repeat_table(c) - join_halves(*split_halves(x)[::-1]) * join_halves(s, -s)
     ),
-    "negated": lambda x, c, s: (lambda a, b: joined(a * c + (-b) * s, a * s + b * c))(*halves(x)),
-    "backwards": lambda x, c, s: (lambda a, b: joined(a * c + b * s, b * c - a * s))(*halves(x)),
-    "alternating": lambda x, c, s: (lambda a, b: alternating(a * c - b * s, b * c + a * s))(
+    "other half negative": lambda x, c, s: x * repeat_table(c) - -rotate_half(x) * repeat_table(s),
+    "rolled": lambda x, c, s: x * repeat_table(c) + rotate_by_roll(x) * repeat_table(s),
+    "in pairs": lambda x, c, s: (lambda a, b: join_halves(a * c - b * s, b * c + a * s))(
+        *split_halves(x)
+    ),
+    "in pairs, swapped": lambda x, c, s: (lambda a, b: join_halves(c * a - s * b, s * a + c * b))(
+        *split_halves(x)
+    ),
+    "negated": lambda x, c, s: (lambda a, b: join_halves(a * c + (-b) * s, a * s + b * c))(
+        *split_halves(x)
+    ),
+    "backwards": lambda x, c, s: (lambda a, b: join_halves(a * c + b * s, b * c - a * s))(
+        *split_halves(x)
+    ),
+    "alternating": lambda x, c, s: (lambda a, b: interleave(a * c - b * s, b * c + a * s))(
         x[..., ::2], x[..., 1::2]
     ),
-    "axis of two": by_axis_of_two,
-    "axis of halves": by_axis_of_halves,
-    "scattered": by_scatter,
-    "complex": by_numbers,
+    "axis of two": rotate_pairs,
+    "axis of halves": rotate_halves,
+    "scattered": rotate_by_scatter,
+    "complex": rotate_as_complex,
 }
 
 
@@ -286,32 +299,36 @@ TABLES: dict[str, Callable[..., Any]] = {
 }
 
 
-def before_heads(table):
-    return swapped(table) if table.ndim == 4 else table[:, None]
+def add_head_axis(table):
+    return swap_axes(table) if table.ndim == 4 else table[:, None]
 
 
 PLACES: dict[str, Callable[..., Any]] = {
-    "heads first": lambda x, turn, *tables: turn(x, *tables),
-    "heads second": lambda x, turn, *tables: swapped(turn(swapped(x), *map(before_heads, tables))),
-    "some of the width": lambda x, turn, *tables: joined(turn(x[..., :D], *tables), x[..., D:]),
+    "heads first": lambda x, rotate, *tables: rotate(x, *tables),
+    "heads second": lambda x, rotate, *tables: swap_axes(
+        rotate(swap_axes(x), *map(add_head_axis, tables))
+    ),
+    "some of the width": lambda x, rotate, *tables: join_halves(
+        rotate(x[..., :D], *tables), x[..., D:]
+    ),
 }
 
-ROTARY = {"turn": TURNS, "tables": TABLES, "places": PLACES}
+ROTARY = {"turn": ROTATIONS, "tables": TABLES, "places": PLACES}
 
 
-def rotary(chosen: Mapping[str, str], dtype: Any = np.float32, seed: int = 0) -> Drawn:
-    """Of a value [batch, heads, positions, width] and the positions of each sample."""
+def rotary(chosen: Mapping[str, str], dtype: Any = np.float32, seed: int = 0) -> BuiltProgram:
+    """Build a rotation of a value [batch, heads, positions, width] by each sample's positions."""
     rng = np.random.default_rng(seed)
-    turn, table, place = (t[chosen[a]] for a, t in ROTARY.items())
+    rotate, table, apply_to = (t[chosen[a]] for a, t in ROTARY.items())
 
     def fn(x, ids):
         angle = table(ids)
         cos, sin = jnp.cos(angle).astype(x.dtype), jnp.sin(angle).astype(x.dtype)
-        return place(x, turn, cos, sin)
+        return apply_to(x, rotate, cos, sin)
 
     width = D + 4 if chosen["places"] == "some of the width" else D
     x = rng.standard_normal((B, H, Q, width)).astype(dtype)
-    return Drawn(chosen, fn, (x, rng.integers(0, 20, (B, Q)).astype(np.int32)))
+    return BuiltProgram(chosen, fn, (x, rng.integers(0, 20, (B, Q)).astype(np.int32)))
 
 
 # -------------------------------------------------------------------------------------------- norms
@@ -350,7 +367,7 @@ NORM_SCALES: dict[str, Callable[..., Any]] = {
 }
 
 
-def centred(norm):
+def centre_first(norm):
     return lambda x, square, mean, inverse: norm(x, x - mean(x), square, mean, inverse)
 
 
@@ -361,15 +378,15 @@ def moments(x, square, mean, inverse):
 
 KINDS: dict[str, Callable[..., Any]] = {
     "root mean square": lambda x, square, mean, inverse: inverse(x, mean(square(x)) + 1e-5),
-    "centred": centred(lambda x, c, square, mean, inverse: inverse(c, mean(square(c)) + 1e-5)),
-    "jax's variance": centred(
+    "centred": centre_first(lambda x, c, square, mean, inverse: inverse(c, mean(square(c)) + 1e-5)),
+    "jax's variance": centre_first(
         lambda x, c, square, mean, inverse: inverse(c, x.var(-1, keepdims=True) + 1e-5)
     ),
     "moments": moments,
     "epsilon beside": lambda x, square, mean, inverse: x / (jnp.sqrt(mean(square(x))) + 1e-5),
 }
 
-WIDENED: dict[str, Callable[..., Any]] = {
+PRECISIONS: dict[str, Callable[..., Any]] = {
     "no": lambda x, norm: norm(x),
     "float32": lambda x, norm: norm(x.astype(jnp.float32)).astype(x.dtype),
 }
@@ -380,34 +397,35 @@ NORM = {
     "mean": MEANS,
     "inverse": INVERSES,
     "scale": NORM_SCALES,
-    "widened": WIDENED,
+    "widened": PRECISIONS,
 }
 
 
-def norm(chosen: Mapping[str, str], dtype: Any = np.float32, seed: int = 0) -> Drawn:
-    """Of a value [batch, positions, width] and a weight of its width."""
+def norm(chosen: Mapping[str, str], dtype: Any = np.float32, seed: int = 0) -> BuiltProgram:
+    """Build a norm of a value [batch, positions, width] with a weight of its width."""
     rng = np.random.default_rng(seed)
-    kind, square, mean, inverse, scale, widened = (t[chosen[a]] for a, t in NORM.items())
+    kind, square, mean, inverse, scale, in_precision = (t[chosen[a]] for a, t in NORM.items())
 
     def fn(x, w):
-        return scale(widened(x, lambda x: kind(x, square, mean, inverse)), w)
+        return scale(in_precision(x, lambda x: kind(x, square, mean, inverse)), w)
 
     x, w = rng.standard_normal((B, Q, 12)), rng.standard_normal(12)
-    return Drawn(chosen, fn, (x.astype(dtype), w.astype(dtype)))
+    return BuiltProgram(chosen, fn, (x.astype(dtype), w.astype(dtype)))
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What is chosen, who puts it together, and what it is called in a report.
+    """A table of options, the function that builds a program from them, and its fused operators.
 
-    With one of the options ``left`` it stays decomposed; with one that ``may`` stay it may.
+    ``names`` are these operators in a report. A program with one of the options ``unfused`` is not
+    fused. A program with one of ``may_stay_unfused`` may be fused or not.
     """
 
     table: Table
-    put_together: Callable[..., Drawn]
+    build: Callable[..., BuiltProgram]
     names: tuple[str, ...]
-    left: frozenset[str]
-    may: frozenset[str] = frozenset()
+    unfused: frozenset[str]
+    may_stay_unfused: frozenset[str] = frozenset()
 
 
 STRUCTURES = {

@@ -1,1 +1,1 @@
-"""Who says whether a file is right, other than ONNX Runtime: the standard and another runtime."""
+"""Judges of files other than ONNX Runtime: ONNX's reference evaluator and other runtimes."""

@@ -1,4 +1,4 @@
-"""The standard's own evaluator, with what it lacks of the operators that files of ours use."""
+"""ONNX's reference evaluator, with the forms of operators that it lacks and exported files use."""
 
 from collections.abc import Sequence
 
@@ -9,24 +9,27 @@ from onnx.reference.op_run import OpRun
 
 
 class Pad(OpRun):
-    """By its text `pads` may be negative and then remove elements, which the evaluator refuses."""
+    """Pad with negative `pads`, which remove elements.
+
+    The standard allows them, but the reference evaluator refuses them.
+    """
 
     op_domain = ""
 
     def _run(self, x, pads, value=None, axes=None, mode="constant"):  # type: ignore[no-untyped-def]
-        both = np.zeros((2, x.ndim), int)
-        both[:, slice(None) if axes is None else np.asarray(axes)] = np.reshape(pads, (2, -1))
-        less, more = np.maximum(-both, 0), np.maximum(both, 0)
-        keep = tuple(slice(b, size - a) for b, a, size in zip(*less, x.shape, strict=True))
-        how = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
-        return (np.pad(x[keep], more.T, mode=mode, **how).astype(x.dtype),)
+        all_pads = np.zeros((2, x.ndim), int)
+        all_pads[:, slice(None) if axes is None else np.asarray(axes)] = np.reshape(pads, (2, -1))
+        removed, added = np.maximum(-all_pads, 0), np.maximum(all_pads, 0)
+        keep = tuple(slice(b, size - a) for b, a, size in zip(*removed, x.shape, strict=True))
+        options = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
+        return (np.pad(x[keep], added.T, mode=mode, **options).astype(x.dtype),)
 
 
 def evaluate(
-    model: onnx.ModelProto, inputs: Sequence[np.ndarray], more: Sequence[type[OpRun]] = (Pad,)
+    model: onnx.ModelProto, inputs: Sequence[np.ndarray], replaced: Sequence[type[OpRun]] = (Pad,)
 ) -> list[np.ndarray]:
-    """The outputs of a model."""
-    session = ReferenceEvaluator(model, new_ops=[*more])
+    """Return the outputs of a model; ``replaced`` are operators in place of the evaluator's."""
+    session = ReferenceEvaluator(model, new_ops=[*replaced])
     with np.errstate(all="ignore"):
-        found = session.run(None, dict(zip(session.input_names, inputs, strict=True)))
-    return [np.asarray(x) for x in found]
+        outputs = session.run(None, dict(zip(session.input_names, inputs, strict=True)))
+    return [np.asarray(x) for x in outputs]

@@ -1,4 +1,4 @@
-"""Faults that are planted into outputs and graphs, and whether the judge of files finds them."""
+"""Faults that are planted into outputs and graphs of programs, to test the judge of files."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,58 +23,62 @@ Numbers = np.ndarray[Any, Any]
 Fault = Callable[[Numbers, np.random.Generator], Numbers | None]
 
 ABOVE = 64
-"""So many times what JAX is off itself, by float64 and by rounding, a fault has to be to count."""
+"""Smallest size of a fault that counts, as a multiple of JAX's own error.
+
+That error is the difference from float64, or a rounding error if it is larger.
+"""
 
 SECONDS = 3
-"""How long a file with a fault may run."""
+"""Time limit in seconds for a run of a file with a fault."""
 
 
-def _element(change: Callable[[Any], Any], chosen: Callable[[Numbers], Numbers]) -> Fault:
-    """One element of those that are chosen becomes another."""
+def _element(change: Callable[[Any], Any], choose: Callable[[Numbers], Numbers]) -> Fault:
+    """Return a fault that changes one random element of those that ``choose`` is true for."""
 
-    def fault(right: Numbers, rng: np.random.Generator) -> Numbers | None:
-        places = np.argwhere(chosen(right))
-        if not len(places):
+    def fault(outputs: Numbers, rng: np.random.Generator) -> Numbers | None:
+        indices = np.argwhere(choose(outputs))
+        if not len(indices):
             return None
-        wrong, place = right.copy(), tuple(rng.choice(places))
-        wrong[place] = change(wrong[place])
-        return wrong
+        faulty, index = outputs.copy(), tuple(rng.choice(indices))
+        faulty[index] = change(faulty[index])
+        return faulty
 
     return fault
 
 
-def _row(right: Numbers, rng: np.random.Generator) -> Numbers | None:
-    """One row is the next one."""
-    if not right.ndim or len(right) < 2:
+def _row(outputs: Numbers, rng: np.random.Generator) -> Numbers | None:
+    """Replace one row by the next one; return None if there is no next row."""
+    if not outputs.ndim or len(outputs) < 2:
         return None
-    wrong, row = right.copy(), rng.integers(len(right) - 1)
-    wrong[row] = right[row + 1]
-    return wrong
+    faulty, row = outputs.copy(), rng.integers(len(outputs) - 1)
+    faulty[row] = outputs[row + 1]
+    return faulty
 
 
 def _is_float(x: Numbers) -> bool:
     return x.dtype.kind not in "biu"
 
 
-def _numbers(x: Numbers) -> Numbers:
+def _is_finite(x: Numbers) -> Numbers:
     return np.isfinite(x.astype(np.float64)) if _is_float(x) else np.zeros(x.shape, bool)
 
 
-def _not_zero(x: Numbers) -> Numbers:
-    return _numbers(x) & (x != 0)
+def _is_nonzero(x: Numbers) -> Numbers:
+    return _is_finite(x) & (x != 0)
 
 
 OUTPUT_FAULTS: Mapping[str, Fault] = {
-    "infinity for a number": _element(lambda v: np.inf, _numbers),
+    "infinity for a number": _element(lambda v: np.inf, _is_finite),
     "a number for infinity": _element(lambda v: 1.0, lambda x: np.isinf(x.astype(float))),
-    "NaN for a number": _element(lambda v: np.nan, _numbers),
+    "NaN for a number": _element(lambda v: np.nan, _is_finite),
     "a number for NaN": _element(lambda v: 1.0, lambda x: np.isnan(x.astype(float))),
-    "the sign": _element(lambda v: -v, _not_zero),
-    "1e-3 of an element": _element(lambda v: v * (1 + 1e-3), _not_zero),
+    "the sign": _element(lambda v: -v, _is_nonzero),
+    "1e-3 of an element": _element(lambda v: v * (1 + 1e-3), _is_nonzero),
     "one element": _element(lambda v: v + 1 if v.dtype != bool else ~v, lambda x: x == x),
     "a row is the next": _row,
     "a constant": lambda x, rng: np.full_like(x, x.flat[0]) if x.size > 1 else None,
 }
+"""By kind: a function that returns an output with a fault, or None if it cannot have one."""
 
 NEIGHBOURS = (
     *(("Add", "Sub"), ("Mul", "Div"), ("Less", "LessOrEqual"), ("Greater", "GreaterOrEqual")),
@@ -92,16 +96,20 @@ NEIGHBOURS = (
     *(("BitwiseXor", "BitwiseOr"), ("AveragePool", "MaxPool"), ("Softmax", "LogSoftmax")),
 )
 SWAPS = {two: one for one, two in NEIGHBOURS} | dict(NEIGHBOURS)
-"""Operators that take the same operands and give results of the same shape and type."""
+"""By operator: another one with the same operands and the same shape and dtype of the result."""
 
 
 NOTHING = "nothing"
-"""The kind of fault that a right file has, which the judge may not find."""
+"""The kind of a file without a fault, which the judge must accept."""
 
 
 @dataclass(frozen=True)
 class Planted:
-    """What became of a fault: ``seen`` if it changes a number by more than rounding at all."""
+    """The result of one planted fault.
+
+    ``seen`` is whether it changes a number by more than rounding, and ``found`` whether the judge
+    finds it.
+    """
 
     program: str
     kind: str
@@ -110,93 +118,107 @@ class Planted:
 
     @property
     def is_misjudged(self) -> bool:
-        """A fault that is not found, or a right file that is blamed."""
+        """Whether the judge missed a visible fault, or rejected a file without a fault."""
         return self.found if self.kind == NOTHING else self.seen and not self.found
 
 
-def planted(name: str, program: Case, each: int = 1) -> Iterator[Planted]:
-    """Plant faults into a program's outputs, and into so many nodes of each operator."""
+def planted(name: str, program: Case, count: int = 1) -> Iterator[Planted]:
+    """Plant faults into the outputs of a program and into its graph, one at a time.
+
+    In the graph, ``count`` nodes of each operator are replaced. Yield the result of each fault.
+    """
     with jax.enable_x64(program.x64):
-        export, given = program.export(), None
+        export, given_inputs = program.export(), None
         if any(isinstance(spec, np.ndarray) for spec in program.specs):
-            given = inputs(program.specs)
-        cases, _ = draw_cases(export, program.call, given)
-        right = [*map(partial(_results, converter.session(export)), cases)]
-        yield Planted(name, NOTHING, False, any(map(_is_blamed, right)))
-        for kind, seen, found in (*_in_outputs(cases[0]), *_in_graph(export, cases, right, each)):
+            given_inputs = inputs(program.specs)
+        cases, _ = draw_cases(export, program.call, given_inputs)
+        outputs = [*map(partial(_results, converter.session(export)), cases)]
+        yield Planted(name, NOTHING, False, any(map(_is_blamed, outputs)))
+        for kind, seen, found in (
+            *_in_outputs(cases[0]),
+            *_in_graph(export, cases, outputs, count),
+        ):
             yield Planted(name, kind, seen, found)
 
 
-def _results(live: ort.InferenceSession, case: JudgedCase) -> list[OutputComparison]:
-    return list(case.compare_run(run(live, case.judge.inputs)))
+def _results(session: ort.InferenceSession, case: JudgedCase) -> list[OutputComparison]:
+    return list(case.compare_run(run(session, case.judge.inputs)))
 
 
 def _is_blamed(results: Iterable[OutputComparison]) -> bool:
-    return any((each.judgement.is_wrong | each.judgement.is_open).any() for each in results)
+    return any((output.judgement.is_wrong | output.judgement.is_open).any() for output in results)
 
 
 def _in_outputs(case: JudgedCase) -> Iterator[tuple[str, bool, bool]]:
+    """Yield the kind of each fault of an output, and whether it is seen and found."""
     for index, leaf in enumerate(case.expected):
-        right = np.asarray(pack_complex(leaf))
+        outputs = np.asarray(pack_complex(leaf))
         for kind, fault in OUTPUT_FAULTS.items():
             rng = np.random.default_rng(index)
-            if right.size and (wrong := fault(right, rng)) is not None:
-                judgement = case.judge.judge(index, wrong, np.asarray(leaf))
+            if outputs.size and (faulty := fault(outputs, rng)) is not None:
+                judgement = case.judge.judge(index, faulty, np.asarray(leaf))
                 found = bool((judgement.is_wrong | judgement.is_open).any())
-                yield kind, _differs(case, index, wrong, right), found
+                yield kind, _differs(case, index, faulty, outputs), found
 
 
 def _in_graph(
     export: converter.Export,
     cases: list[JudgedCase],
-    right: list[list[OutputComparison]],
-    each: int,
+    outputs: list[list[OutputComparison]],
+    count: int,
 ) -> Iterator[tuple[str, bool, bool]]:
-    done: dict[str, int] = {}
+    """Yield the kind of each fault of a node, and whether it is seen and found.
+
+    ``outputs`` has the comparisons of the file without a fault, by case.
+    """
+    counts: dict[str, int] = {}
     for node in list(export.model.graph.all_nodes()):
         kind = node.op_type
-        if kind not in SWAPS or node.domain or done.get(kind, 0) >= each:
+        if kind not in SWAPS or node.domain or counts.get(kind, 0) >= count:
             continue
-        done[kind] = done.get(kind, 0) + 1
+        counts[kind] = counts.get(kind, 0) + 1
         node.op_type = SWAPS[kind]
         try:
-            live = _ending(converter.session(export.model))
+            session = _with_time_limit(converter.session(export.model))
             seen = found = False
-            for case, unchanged in zip(cases, right, strict=True):
-                results = _results(live, case)
+            for case, unchanged in zip(cases, outputs, strict=True):
+                results = _results(session, case)
                 found = found or _is_blamed(results)
                 pairs = enumerate(zip(results, unchanged, strict=True))
                 seen = seen or any(_differs(case, i, a.actual, b.actual) for i, (a, b) in pairs)
             yield f"{kind} as {SWAPS[kind]}", seen or found, found
         except (*ERRORS, ConverterError):
-            pass  # such a file does not run
+            pass  # a file with this fault does not run
         finally:
             node.op_type = kind
 
 
-def _ending(live: ort.InferenceSession) -> ort.InferenceSession:
-    """A session whose runs end after some seconds: loops may go on for ever."""
+def _with_time_limit(session: ort.InferenceSession) -> ort.InferenceSession:
+    """Return a session whose runs end after the time limit, since loops may be endless."""
     options = ort.RunOptions()
     timer = Timer(SECONDS, setattr, (options, "terminate", True))
     timer.daemon = True
     timer.start()
-    run = live.run_with_ort_values
-    live.run_with_ort_values = lambda names, feeds, _: run(names, feeds, options)
-    return live
+    run = session.run_with_ort_values
+    session.run_with_ort_values = lambda names, feeds, _: run(names, feeds, options)
+    return session
 
 
-def _differs(case: JudgedCase, index: int, wrong: Numbers, right: Numbers) -> bool:
-    """Whether a fault is larger than what JAX is off itself, wherever it is largest."""
-    if right.dtype.kind in "biu":
-        return not np.array_equal(wrong, right)
-    a, b = wrong.astype(np.float64), right.astype(np.float64)
-    truths, size = case.judge._float64_outputs, abs(b)
-    truth = (case.judge.run(1) if truths is None else truths)[index].astype(np.float64)
-    if case.expected[index].dtype.kind == "c":  # a part rounds as the larger one does
-        size = np.broadcast_to(size.max(-1, keepdims=True), size.shape)
+def _differs(case: JudgedCase, index: int, faulty: Numbers, outputs: Numbers) -> bool:
+    """Return whether a fault is larger than ``ABOVE`` times JAX's own error in any element."""
+    if outputs.dtype.kind in "biu":
+        return not np.array_equal(faulty, outputs)
+    a, b = faulty.astype(np.float64), outputs.astype(np.float64)
+    exact_outputs, magnitude = case.judge._float64_outputs, abs(b)
+    exact = (case.judge.run(1) if exact_outputs is None else exact_outputs)[index].astype(
+        np.float64
+    )
+    # Both parts of a complex number have the rounding error of the larger part.
+    if case.expected[index].dtype.kind == "c":
+        magnitude = np.broadcast_to(magnitude.max(-1, keepdims=True), magnitude.shape)
     with np.errstate(all="ignore"):
-        own = np.maximum(abs(b - truth), float(jax.numpy.finfo(right.dtype).eps) * size)
-        own = np.where(np.isfinite(own), own, 0)
-        size = np.where(np.isfinite(a) & np.isfinite(b), abs(a - b), np.inf)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return bool((~same & (size > ABOVE * own + 1e-30)).any())
+        noise = np.maximum(abs(b - exact), float(jax.numpy.finfo(outputs.dtype).eps) * magnitude)
+        noise = np.where(np.isfinite(noise), noise, 0)
+        magnitude = np.where(np.isfinite(a) & np.isfinite(b), abs(a - b), np.inf)
+    is_same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return bool((~is_same & (magnitude > ABOVE * noise + 1e-30)).any())

@@ -1,6 +1,6 @@
-"""Running a model by the standard's own evaluator and in runtimes, on the CPU.
+"""Running a model in ONNX's reference evaluator and in runtimes, on the CPU.
 
-They may end the process that they run in, so that each runs in one of its own.
+A runtime may end the process that it runs in, so that each runs in a separate process.
 """
 
 import multiprocessing
@@ -22,50 +22,51 @@ if TYPE_CHECKING:
 
 Arrays: TypeAlias = Sequence[np.ndarray]
 
-# Else a CPU with matrix units for bfloat16 computes float32 in it.
+# Without these settings, a CPU with matrix units for bfloat16 computes float32 in bfloat16.
 EXACT = {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
 
 
 def reference(model: bytes, inputs: Arrays) -> list[np.ndarray]:
-    """The outputs by `onnx.reference`, numpy that follows the operators' text."""
-    return evaluate(onnx.load_from_string(model), inputs, more=())
+    """Return the outputs of `onnx.reference`, which follows the text of the standard with numpy."""
+    return evaluate(onnx.load_from_string(model), inputs, replaced=())
 
 
 def openvino(model: bytes, inputs: Arrays) -> list[np.ndarray]:
-    """The outputs in OpenVINO, in the precision of the file."""
+    """Return the outputs of OpenVINO, in the precision of the file."""
     import openvino as ov
 
     core = ov.Core()
     compiled = core.compile_model(core.read_model(model), "CPU", EXACT)
     request = compiled.create_infer_request()
     names = [value.name for value in onnx.load_from_string(model).graph.input]
-    # It leaves out an input that nothing uses.
-    kept = {name for each in compiled.inputs for name in each.names}
+    # The compiled model has no inputs that no node uses.
+    input_names = {name for compiled_input in compiled.inputs for name in compiled_input.names}
     outputs = request.infer(
-        {name: _tensor(x) for name, x in zip(names, inputs, strict=True) if name in kept}
+        {name: _tensor(x) for name, x in zip(names, inputs, strict=True) if name in input_names}
     )
     return [_array(request.get_output_tensor(i)) for i in range(len(outputs))]
 
 
 def _array(tensor: "ov.Tensor") -> np.ndarray:
-    """The numbers of a tensor; those of bfloat16 come as float16's."""
-    numbers = tensor.data.copy()
-    kind = tensor.get_element_type().get_type_name()
-    return numbers.view(ml_dtypes.bfloat16) if kind == "bf16" else numbers
+    """Return the array of a tensor; OpenVINO gives bits of bfloat16 as float16."""
+    values = tensor.data.copy()
+    dtype = tensor.get_element_type().get_type_name()
+    return values.view(ml_dtypes.bfloat16) if dtype == "bf16" else values
 
 
 def _tensor(array: np.ndarray) -> object:
+    """Return OpenVINO's tensor of an array."""
     import openvino as ov
 
-    if array.dtype == ml_dtypes.bfloat16:  # not one of numpy's own, so told by its name here
+    if array.dtype == ml_dtypes.bfloat16:  # OpenVINO does not know this dtype of ml_dtypes
         tensor = ov.Tensor(ov.Type.bf16, ov.Shape(array.shape))
-        tensor.data[...] = array.view(np.float16)  # as which it shows the bits
+        tensor.data[...] = array.view(np.float16)  # the dtype as which OpenVINO gives the bits
         return tensor
     return ov.Tensor(np.ascontiguousarray(array).reshape(array.shape))
 
 
 def onnxruntime(model: bytes, inputs: Arrays) -> list[np.ndarray]:
-    """The outputs in ONNX Runtime, with its optimiser."""
+    """Return the outputs of ONNX Runtime, with its optimizer."""
     return load.onnxruntime(model)(inputs)
 
 
@@ -74,14 +75,14 @@ RUNTIMES |= {name: partial(load.once, name) for name in load.RUNTIMES}
 
 
 class Apart:
-    """A process that runs models and may die of one; the next model gets a new process."""
+    """A separate process that runs models; if a model ends it, the next one gets a new process."""
 
     def __init__(self, runtime: str) -> None:
         self._run = RUNTIMES[runtime]
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(self, model: bytes, inputs: Arrays) -> list[np.ndarray] | BaseException:
-        """The outputs, or what was raised; `BrokenProcessPool` if the process died."""
+        """Return the outputs of a model, or the exception if it fails or ends the process."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         future = self._pool.submit(self._run, model, list(inputs))

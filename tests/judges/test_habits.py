@@ -1,6 +1,7 @@
-"""Runtimes still do what `docs/runtimes.md` says, and what they mended is right from then on.
+"""Faults of runtimes: minimal files, compared with the tables in `tests/judges/habits`.
 
-What ONNX Runtime gets wrong a converted function gets right: on the very inputs of the page.
+Each file still gives the result in the table, and the right one in versions that mended the fault.
+Converted functions give the right result on the same inputs in ONNX Runtime.
 """
 
 from collections.abc import Iterator
@@ -29,88 +30,92 @@ HABITS = [
     for habits in tables.values()
     for habit in habits
 ]
-# Where the text is open, or where the evaluator itself is at fault, there is nobody to ask.
+# Rows whose result ONNX's evaluator can confirm: the standard defines it, and the fault is not one
+# of the evaluator.
 SETTLED = [row for row in HABITS if row.values[0] != "onnx.reference" and row.values[1].settled]
 ROUNDING = 2e-6
 
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[dict[Runtime, Apart]]:
-    found = {runtime: Apart(runtime) for runtime in TABLES}
-    yield found
-    for process in found.values():
+    """Return a process for each runtime, which ends with the module."""
+    by_runtime = {runtime: Apart(runtime) for runtime in TABLES}
+    yield by_runtime
+    for process in by_runtime.values():
         process.close()
 
 
-def test_the_page_is_what_the_tables_say():
+def test_the_page_agrees_with_the_tables():
     assert (Path(__file__).parents[2] / "docs" / "runtimes.md").read_text() == page()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("runtime", TABLES)
-def test_versions(runtime):
+def test_installed_versions_are_in_the_tables(runtime):
     need(runtime)
-    assert version(PACKAGES[runtime]) in VERSIONS[runtime], "look at the tables, then change this"
+    assert version(PACKAGES[runtime]) in VERSIONS[runtime], (
+        "check the tables with this version, then add it"
+    )
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("runtime", "habit"), HABITS)
-def test_still_so(runtime, habit: Habit, processes):
+def test_faults_are_those_of_the_tables(runtime, habit: Habit, processes):
     need(runtime)
     if habit.opset < 27 and habit.ir_version < 14:
         onnx.checker.check_model(habit.proto, full_check=True)
-    got = processes[runtime](habit.proto.SerializeToString(), habit.inputs)
+    actual = processes[runtime](habit.proto.SerializeToString(), habit.inputs)
     if version(PACKAGES[runtime]) not in versions(habit.versions):
-        assert not isinstance(got, BaseException), got
-        assert same(got, habit.right), f"it gives {got} again"
+        assert not isinstance(actual, BaseException), actual
+        assert is_same(actual, habit.right), f"the mended result is {actual} again"
     elif isinstance(habit.seen, str):
-        assert isinstance(got, BaseException), f"it runs now, and gives {got}"
-        assert isinstance(got, BrokenProcessPool) == (habit.seen == DIES), got
-        assert habit.seen == DIES or habit.seen in str(got)
+        assert isinstance(actual, BaseException), f"the file runs now, and gives {actual}"
+        assert isinstance(actual, BrokenProcessPool) == (habit.seen == DIES), actual
+        assert habit.seen == DIES or habit.seen in str(actual)
     else:
-        assert not isinstance(got, BaseException), got
-        assert not same(habit.seen, habit.right)
-        assert same(got, habit.seen), f"it gives {got} now"
+        assert not isinstance(actual, BaseException), actual
+        assert not is_same(habit.seen, habit.right)
+        assert is_same(actual, habit.seen), f"the result is {actual} now"
 
 
-def test_every_quirk_is_looked_at():
-    shown = {habit.name for _, habit in (row.values for row in HABITS)}
-    assert {q.name for target in converter.TARGETS.values() for q in target.quirks} <= shown
+def test_every_quirk_has_a_file():
+    names = {habit.name for _, habit in (row.values for row in HABITS)}
+    assert {q.name for target in converter.TARGETS.values() for q in target.quirks} <= names
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("runtime", "habit"), SETTLED)
-def test_what_is_right(runtime, habit: Habit, processes):
-    """The standard's evaluator agrees with what the table calls right."""
-    got = processes["onnx.reference"](habit.proto.SerializeToString(), habit.inputs)
-    assert not isinstance(got, BaseException), got
-    assert same(got, habit.right), got
+def test_right_results_agree_with_the_standard(runtime, habit: Habit, processes):
+    """ONNX's evaluator gives the result that the table calls right."""
+    actual = processes["onnx.reference"](habit.proto.SerializeToString(), habit.inputs)
+    assert not isinstance(actual, BaseException), actual
+    assert is_same(actual, habit.right), actual
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("types", kernels.MISSING)
-def test_kernels(types):
-    lacking = {op: set(types.split()) for op in kernels.MISSING[types].split()}
+def test_missing_kernels_are_those_of_the_table(types):
+    missing = {op: set(types.split()) for op in kernels.MISSING[types].split()}
     for since, added in kernels.ADDED.items():
         if Version(version("onnxruntime")) < Version(since):
-            for op in lacking.keys() & added:
-                lacking[op] |= set(added[op].split())
-    assert {op: set(kernels.missing(op).split()) for op in lacking} == lacking
+            for op in missing.keys() & added:
+                missing[op] |= set(added[op].split())
+    assert {op: set(kernels.missing(op).split()) for op in missing} == missing
 
 
-def same(got: Arrays, wanted: Arrays) -> bool:
-    """Equal, of float32 up to the rounding of a runtime's own polynomials."""
-    return len(got) == len(wanted) and all(
+def is_same(actual: Arrays, expected: Arrays) -> bool:
+    """Return whether arrays are equal, in float32 up to the rounding of a runtime's polynomials."""
+    return len(actual) == len(expected) and all(
         a.dtype == b.dtype
         and a.shape == b.shape
         and np.allclose(a, b, ROUNDING if a.dtype == np.float32 else 0, 0, equal_nan=True)
-        for a, b in zip(got, wanted, strict=True)
+        for a, b in zip(actual, expected, strict=True)
     )
 
 
-# ------------------------------------------------------------------------------------ what we do
+# ----------------------------------------------------------------- results of converted functions
 
-PLACES = np.array([1, 1])
+INDICES = np.array([1, 1])
 
 
 def pool(x, size, stride, padding):
@@ -119,12 +124,12 @@ def pool(x, size, stride, padding):
 
 
 def attention(q, k, v, mask):
-    """As `jax.nn.dot_product_attention` has it, in ONNX's order of axes."""
+    """Apply attention like `jax.nn.dot_product_attention`, in ONNX's order of axes."""
     scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / np.sqrt(q.shape[-1], dtype=np.float32)
     return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores + mask), v)
 
 
-def sharing(q, k, mask):
+def attention_with_shared_keys(q, k, mask):
     keys = jnp.repeat(k, q.shape[1], axis=1)
     return attention(q, keys, keys, mask)
 
@@ -147,7 +152,7 @@ FUNCTIONS = {
     "A padding that first leaves nothing": lambda x: lax.pad(x, np.float32(2), ((-1, 1, 0),)),
     "Zeros behind a mean that count": mean_with_zeros,
     "The error function of NaN": lax.erf,
-    "A mask of each head where heads share keys": sharing,
+    "A mask of each head where heads share keys": attention_with_shared_keys,
     "An infinity that has a slope": lambda x, slope: jnp.where(x >= 0, x, slope * x),
     "A window that is longer than its axis": lambda x: (
         lax.reduce_window(x, 0.0, lax.add, (1, 1, 3), (1, 1, 2), "VALID") / 3
@@ -193,37 +198,37 @@ FUNCTIONS = {
     "ReduceSum of unsigned integers": jnp.sum,
     "TopK of unsigned integers": lambda x: lax.top_k(x, 1),
     "Pow by 8-bit integers": lambda x, p: x**p,
-    "Scatter that adds float16": lambda x, u: x.at[PLACES].add(u),
-    "Scatter of the largest boolean": lambda x, u: x.at[PLACES].max(u),
+    "Scatter that adds float16": lambda x, u: x.at[INDICES].add(u),
+    "Scatter of the largest boolean": lambda x, u: x.at[INDICES].max(u),
     "Nearly everything of bfloat16": lambda x: (-x.astype(jnp.bfloat16)).astype(x.dtype),
 }
-"""What comes to the operator of the page's file, if nothing is done about it."""
+"""By fault: a function that would become the operator of the file, if nothing avoided it."""
 
-LEFT = {
+UNCHANGED = {
     *("A chosen zero with its sign bit set", "A norm over one number"),
     "A float64 product with a turned matrix",
 }
-"""What is left as it is."""
+"""Faults that the converter does not avoid."""
 
-OURS = {habit.name: habit for habits in TABLES["onnxruntime"].values() for habit in habits}
+BY_NAME = {habit.name: habit for habits in TABLES["onnxruntime"].values() for habit in habits}
 
 
-def test_every_habit_has_a_function():
-    assert OURS.keys() == FUNCTIONS.keys() | LEFT
+def test_every_fault_has_a_function():
+    assert BY_NAME.keys() == FUNCTIONS.keys() | UNCHANGED
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_the_converter_does(name):
-    """Strict: what differs by default has its page too."""
-    habit, fn = OURS[name], FUNCTIONS[name]
+def test_converted_functions_give_right_results(name):
+    """Strict files give the right results; `docs/exactness.md` lists deviations of other files."""
+    habit, fn = BY_NAME[name], FUNCTIONS[name]
     inputs = list(habit.inputs)
     with jax.enable_x64(True):
         export = converter.to_onnx(fn, inputs, strict=True)
         for level in ("all", "disabled"):
             session = converter.session(export, level=level)
-            got = converter.run(session, inputs).values()
-            for actual, wanted in zip(got, habit.right, strict=True):
-                assert actual.shape == wanted.shape
-                rounding = 1e-14 if wanted.dtype == np.float64 else 2e-6
-                np.testing.assert_allclose(actual, wanted, rtol=rounding, atol=0)
+            results = converter.run(session, inputs).values()
+            for actual, expected in zip(results, habit.right, strict=True):
+                assert actual.shape == expected.shape
+                rounding = 1e-14 if expected.dtype == np.float64 else 2e-6
+                np.testing.assert_allclose(actual, expected, rtol=rounding, atol=0)

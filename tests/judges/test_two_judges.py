@@ -1,7 +1,7 @@
-"""The same files by the standard's own evaluator and in OpenVINO: right by more than one runtime.
+"""Files of programs and networks in ONNX's reference evaluator and OpenVINO, compared with JAX.
 
-Where one of them differs from JAX and ONNX Runtime, the operator's text decides. What is then a
-runtime's own doing is in `docs/runtimes.md`, and the cases that show it are `KNOWN`.
+Where one of them differs from JAX and ONNX Runtime, the text of the operator decides. Faults of a
+runtime are in `docs/runtimes.md`, and the cases that show them are ``KNOWN``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ Judge = Callable[[ir.Model, Arrays], list[np.ndarray] | BaseException]
 pytestmark = pytest.mark.filterwarnings("ignore:left out")
 
 LEFT_OUT = ("attention ", "lookalikes ", "recurrent ")
-"""Subjects with rows of NaN and with operators that only ONNX Runtime has."""
+"""Tables of programs with rows of NaN, and with operators that only ONNX Runtime has."""
 JUDGED = {name: case for name, case in PROGRAMS.items() if not name.startswith(LEFT_OUT)}
 ROWS = at_opsets(JUDGES, JUDGED)
 
@@ -51,16 +51,16 @@ EQUALS = "Equals among the smallest"
 UNREAD = "A scan of what its body does not read"
 COMPARED, MAXIMUM, EXP = "NaN compared", "NaN through a maximum", "NaN through exp"
 
-OF_NOTHING = (
+EMPTY_PROGRAMS = (
     *("program of which parts are used", "lost in a sort", "of an empty map", "standardized"),
     *("norm of nothing", "repeated never", "linear to nothing", "attention of no queries"),
     *("selected", "slope of cummin"),
 )
-OF_FLOAT64 = (
+FLOAT64_PROGRAMS = (
     *("epsilon of float64", "scale of float64", "dot of float64", "small epsilon of float64"),
     "rotated float64",
 )
-UNTURNED = (
+LOOPS_WITHOUT_TURNS = (
     *("linalg.eigh_tridiagonal", "stats.gennorm.cdf", "stats.gamma.logsf", "stats.gamma.sf"),
     *(f"stats.beta.{name}" for name in ("cdf", "logcdf", "logsf", "sf")),
     *(f"special.{name}" for name in ("exp1", "expi", "expn", "gammaincc", "betainc")),
@@ -86,8 +86,8 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         "control scan of length zero 23": EMPTY,
         "window nothing left of a window 18": EMPTY,
         "window nothing left of a window 23": EMPTY,
-        **{f"found {name} 23": EMPTY for name in OF_NOTHING},
-        **{f"public scipy.{name} 23": NEVER for name in UNTURNED},
+        **{f"found {name} 23": EMPTY for name in EMPTY_PROGRAMS},
+        **{f"public scipy.{name} 23": NEVER for name in LOOPS_WITHOUT_TURNS},
         **{f"found branch chosen by a {name} 23": UNREAD for name in ("number", "parameter")},
         "elementwise reduce_precision 23": "Rounding to float16",
         "elementwise uint8 arithmetic 17": "Integers of 8 bits beyond their range",
@@ -102,7 +102,7 @@ KNOWN: dict[Runtime, dict[str, str]] = {
             for name in ("bernoulli.pmf", "binom.pmf", "nbinom.pmf", "geom.pmf", "dirichlet.pdf")
         },
         **dict.fromkeys(("elementwise bitcast 17", "elementwise lgamma 23"), DOUBLES),
-        **{f"found {name} 23": DOUBLES for name in OF_FLOAT64},
+        **{f"found {name} 23": DOUBLES for name in FLOAT64_PROGRAMS},
         "indexing filler is an input 23": "A padding with a number that is not a constant",
         "reduce int sum wraps 23": "64-bit integers",
         "reduce uint32 extremes 23": DOUBLES,
@@ -121,34 +121,39 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         "scaled",
     },
 }
-"""By table, name and opset: the entry of `docs/runtimes.md`."""
+"""By runtime and case (table, name and opset): the fault in `docs/runtimes.md`."""
 
 
 def differs_in_openvino(model: ir.Model) -> bool:
-    """Whether OpenVINO shifts unsigned integers to the right, which gives zeros, or resizes in
-    another way: it looks at neither of these attributes."""
+    """Return whether a model has a BitShift, or a Resize with antialiasing or `exclude_outside`.
+
+    OpenVINO ignores these attributes: it resizes otherwise, and shifts to the right give zeros.
+    """
     nodes = list(model.graph.all_nodes())
     resizes = [node for node in nodes if node.op_type == "Resize"]
-    given = [r.attributes.get(n) for r in resizes for n in ("antialias", "exclude_outside")]
+    attributes = [r.attributes.get(n) for r in resizes for n in ("antialias", "exclude_outside")]
     shifts = any(node.op_type == "BitShift" for node in nodes)
-    return shifts or any(attribute and attribute.as_int() for attribute in given)
+    return shifts or any(attribute and attribute.as_int() for attribute in attributes)
 
 
 def samples_bilinearly(model: ir.Model) -> bool:
-    """Whether a mode of sampling has the name that the evaluator does not know."""
+    """Return whether a model has a GridSample of mode "bilinear", which the evaluator lacks."""
     samples = [node for node in model.graph.all_nodes() if node.op_type == "GridSample"]
     return any(node.attributes["mode"].as_string() == "bilinear" for node in samples)
 
 
-DIFFERS: dict[Runtime, Callable[[ir.Model], bool]] = {
+IS_LEFT_OUT: dict[Runtime, Callable[[ir.Model], bool]] = {
     "onnx.reference": samples_bilinearly,
     "openvino": differs_in_openvino,
 }
-"""What a runtime does not read as the standard has it, in any file: `docs/runtimes.md`."""
+"""By runtime: whether a model has attributes that the runtime reads wrongly in any file.
+
+These faults are in `docs/runtimes.md`.
+"""
 
 
-def by_the_standard(model: ir.Model, arrays: Arrays) -> list[np.ndarray] | BaseException:
-    """The evaluator's outputs, or how it says that it cannot."""
+def evaluate_or_error(model: ir.Model, arrays: Arrays) -> list[np.ndarray] | BaseException:
+    """Return the outputs of ONNX's evaluator, or the error that it raises."""
     try:
         return evaluate(ir.to_proto(model), arrays)
     except (RuntimeError, ValueError) as error:
@@ -157,25 +162,28 @@ def by_the_standard(model: ir.Model, arrays: Arrays) -> list[np.ndarray] | BaseE
 
 @pytest.fixture(scope="module")
 def judges() -> Iterator[dict[Runtime, Judge]]:
-    if find_spec("openvino") is None:  # imported here its telemetry would fork this very process
-        pytest.skip("there is no openvino here")
+    """Return a function for each runtime that runs a model on arrays."""
+    # Importing openvino here would fork this process for its telemetry.
+    if find_spec("openvino") is None:
+        pytest.skip("openvino is not installed")
     with closing(Apart("openvino")) as process:
         yield {
-            "onnx.reference": by_the_standard,
+            "onnx.reference": evaluate_or_error,
             "openvino": lambda model, xs: process(ir.to_proto(model).SerializeToString(), xs),
         }
 
 
-def assert_right(
-    judge: Judge, model: ir.Model, arrays: Arrays, wanted: Sequence[Any], tolerance: float = 1.0
+def assert_agrees(
+    judge: Judge, model: ir.Model, arrays: Arrays, expected: Sequence[Any], tolerance: float = 1.0
 ) -> None:
-    got = judge(model, arrays)
-    assert not isinstance(got, BaseException), got
-    for actual, right in zip(got, wanted, strict=True):
-        assert_close(actual, right, tolerance)
+    """Assert that a judge gives the expected outputs of a model, within a tolerance."""
+    outputs = judge(model, arrays)
+    assert not isinstance(outputs, BaseException), outputs
+    for actual, reference in zip(outputs, expected, strict=True):
+        assert_close(actual, reference, tolerance)
 
 
-def test_reasons_are_on_the_page():
+def test_known_faults_are_on_the_page():
     for runtime, cases in KNOWN.items():
         names = {habit.name for habits in TABLES[runtime].values() for habit in habits}
         assert set(cases.values()) <= names
@@ -183,17 +191,17 @@ def test_reasons_are_on_the_page():
 
 
 @pytest.mark.parametrize(("case", "opset"), ROWS)
-def test_programs(case: Case, opset: int, judges, request):
+def test_programs_agree_in_all_judges(case: Case, opset: int, judges, request):
     name, arrays = request.node.callspec.id, inputs(case.specs)
     with jax.enable_x64(case.x64):
-        model, wanted = case.export(opset).model, results(case, arrays)
-        given = [to_graph_array(array) for array in arrays]
+        model, expected = case.export(opset).model, results(case, arrays)
+        graph_arrays = [to_graph_array(array) for array in arrays]
     for judge_name, judge in judges.items():
-        if DIFFERS[judge_name](model):
+        if IS_LEFT_OUT[judge_name](model):
             continue
         reason = KNOWN[judge_name].get(name)
         with pytest.raises(AssertionError) if reason else nullcontext():
-            assert_right(judge, model, given, wanted, case.tolerance)
+            assert_agrees(judge, model, graph_arrays, expected, case.tolerance)
             if reason:
                 pytest.fail(f"{judge_name} has mended: {reason}")
 
@@ -203,22 +211,22 @@ ATTENTION = {name: case for name, case in of("spellings").items() if "Attention"
 
 @pytest.mark.each()
 @pytest.mark.parametrize("case", ATTENTION.values(), ids=ATTENTION)
-def test_attention_of_three_axes(case: Case, judges):
+def test_attention_of_three_axes_agrees_in_all_judges(case: Case, judges):
     arrays = inputs(case.specs)
-    model, wanted = case.export(attention_layout="3d").model, results(case, arrays)
+    model, expected = case.export(attention_layout="3d").model, results(case, arrays)
     for judge in judges.values():
-        assert_right(judge, model, arrays, wanted)
+        assert_agrees(judge, model, arrays, expected)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("batch", [2, "B"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks(name, batch, opset, judges):
+def test_networks_agree_in_all_judges(name, batch, opset, judges):
     config = NETWORKS[name]
     model, size = model_of(config), networks.size_of(config)
     pixels = np.random.default_rng(1).standard_normal((2, 3, *size)).astype(np.float32)
     export = converter.to_onnx(batched, [(batch, 3, *size)], params=model, opset=opset)
-    wanted = jax.tree.leaves(jax.jit(batched)(model, pixels))
+    expected = jax.tree.leaves(jax.jit(batched)(model, pixels))
     for judge in judges.values():
-        assert_right(judge, export.model, [pixels], wanted, 4)
+        assert_agrees(judge, export.model, [pixels], expected, 4)

@@ -1,4 +1,4 @@
-"""A pass with a wrong rule is named, whatever comes after it."""
+"""`converter.bisect` and checks after each pass, which name the pass that has a planted fault."""
 
 from dataclasses import fields, replace
 
@@ -21,7 +21,7 @@ def function(x):
 
 @pytest.fixture
 def planted(monkeypatch):
-    """Makes a pass do something else after what it does."""
+    """Return a function that replaces a pass by one that also makes a wrong change."""
 
     def plant(name, change):
         (step,) = (step for step in passes.distinct_passes() if step.name == name)
@@ -31,9 +31,9 @@ def planted(monkeypatch):
             change(graph)
             return changed
 
-        wrong = replace(step, run=run)
-        place = next(i for i, row in enumerate(passes.PASSES) if row is step)
-        table = (*passes.PASSES[:place], wrong, *passes.PASSES[place + 1 :])
+        faulty = replace(step, run=run)
+        position = next(i for i, row in enumerate(passes.PASSES) if row is step)
+        table = (*passes.PASSES[:position], faulty, *passes.PASSES[position + 1 :])
         monkeypatch.setattr(passes, "PASSES", table)
 
     return plant
@@ -50,16 +50,18 @@ def another_shape(graph):
 
 
 def back_again(graph):
-    """Writes an operation of which none should be left."""
+    """Add an operation that an earlier pass eliminates."""
 
     def stacked(node, editor):
-        return editor.add(ops.stack, [editor.like(node, node.inputs)], (3, 4), "float32")
+        return editor.add(
+            ops.stack, [editor.copy_with_operands(node, node.inputs)], (3, 4), "float32"
+        )
 
     sweep(graph, {ops.sin: stacked})
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "what"),
+    ("name", "change", "message"),
     [
         ("recognise", lost_bias, "output 0 at [0, 0] is"),
         *(
@@ -68,36 +70,36 @@ def back_again(graph):
         ),
         ("complete", another_shape, "does not evaluate"),
         pytest.param("attend", back_again, "there is a 'stack'", marks=pytest.mark.full),
-        # Every operation that a pass says is gone is looked for after each later one.
+        # Operations that a pass eliminates are searched for after each later pass.
         ("weight programs", back_again, "there is a 'stack'"),
     ],
 )
-def test_the_pass_with_a_wrong_rule_is_named(monkeypatch, planted, name, change, what):
-    """When it is asked for, and where converting checks itself."""
+def test_the_pass_with_a_fault_is_named(monkeypatch, planted, name, change, message):
+    """`bisect` names the pass, and so does a conversion with `CONVERTER_CHECK`."""
     planted(name, change)
-    found = converter.bisect(function, [X])
-    assert found is not None and found.step == name
-    assert what in str(found)
+    divergence = converter.bisect(function, [X])
+    assert divergence is not None and divergence.step == name
+    assert message in str(divergence)
     monkeypatch.setenv("CONVERTER_CHECK", "1")
     with pytest.raises(converter.CheckError, match=f"after '{name}'") as raised:
         converter.to_onnx(function, [(3, 4)])
-    assert what in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_what_is_right_in_the_graph_and_wrong_in_the_file(monkeypatch):
-    def wrong(model, target):
+def test_faults_of_the_file_alone_are_named(monkeypatch):
+    def faulty(model, target):
         next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
         return model
 
-    monkeypatch.setattr("converter.api.conversion.clean_up_model", wrong)
-    found = converter.bisect(function, [X])
-    assert found is not None and found.step == "file"
+    monkeypatch.setattr("converter.api.conversion.clean_up_model", faulty)
+    divergence = converter.bisect(function, [X])
+    assert divergence is not None and divergence.step == "file"
     monkeypatch.setenv("CONVERTER_CHECK", "1")
     with pytest.raises(converter.CheckError, match="after 'file'"):
         converter.to_onnx(function, [(3, 4)])
 
 
-OTHERS = {
+OTHER_SETTINGS = {
     "opset": 20,
     "attention_layout": "3d",
     "strict": True,
@@ -105,27 +107,32 @@ OTHERS = {
     "fuse": ["gelu"],
     "target": "standard",
 }
-"""For each setting one that is not the default."""
+"""By setting: a value that is not the default."""
 
 
 def test_bisect_takes_every_setting_of_to_onnx(monkeypatch):
-    """One that it did not know was not bisected: files without folding were, with it."""
-    assert {field.name for field in fields(passes.PassSettings) if field.init} == OTHERS.keys()
-    seen = []
+    """`bisect` uses all settings of `to_onnx`.
 
-    def note(graph, settings):
-        seen.append({name: getattr(settings, name) for name in OTHERS})
+    Without a setting it would examine another conversion, such as one with folding.
+    """
+    assert {
+        field.name for field in fields(passes.PassSettings) if field.init
+    } == OTHER_SETTINGS.keys()
+    received = []
+
+    def record(graph, settings):
+        received.append({name: getattr(settings, name) for name in OTHER_SETTINGS})
         return False
 
-    table = (passes.Pass("note", "Notes what it is told.", note), *passes.PASSES)
+    table = (passes.Pass("note", "Record the settings.", record), *passes.PASSES)
     monkeypatch.setattr(passes, "PASSES", table)
-    converter.to_onnx(function, [X], **OTHERS)
-    assert converter.bisect(function, [X], **OTHERS) is None
-    assert seen == [OTHERS, OTHERS]
+    converter.to_onnx(function, [X], **OTHER_SETTINGS)
+    assert converter.bisect(function, [X], **OTHER_SETTINGS) is None
+    assert received == [OTHER_SETTINGS, OTHER_SETTINGS]
 
 
-def test_every_pass_keeps_what_earlier_ones_promised():
-    """`eliminates` names operations that exist, and passes state it once."""
-    stated = [op.name for step in passes.distinct_passes() for op in step.eliminates]
-    assert len(stated) == len(set(stated))
-    assert {"einsum", "conv_general_dilated", "rotary", "stack"} <= set(stated)
+def test_eliminated_operations_exist_and_are_named_once():
+    """Operations in `eliminates` exist, and each is named by one pass."""
+    eliminated = [op.name for step in passes.distinct_passes() for op in step.eliminates]
+    assert len(eliminated) == len(set(eliminated))
+    assert {"einsum", "conv_general_dilated", "rotary", "stack"} <= set(eliminated)

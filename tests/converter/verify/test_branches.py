@@ -1,4 +1,7 @@
-"""Verification takes every branch, number of turns and side of an index's bounds, or names it."""
+"""Sides of control flow and of index bounds, which verification takes or reports as untaken.
+
+Steering finds inputs that reach a side; JAX decides which sides they take.
+"""
 
 import math
 import re
@@ -27,15 +30,15 @@ from tests.tiers import default_rows
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
-def steered(fn, *specs, seed=0):
-    """The samples of a function, and what they cover."""
+def draw_samples(fn, *specs, seed=0):
+    """Return the steered samples of a function, and the sides that they take."""
     export = converter.to_onnx(fn, list(specs))
     return draw_steered_samples(export.graph, export.retrace(), {}, seed)
 
 
-def untaken(fn, *specs):
-    """Sentences of a function's untaken sides, without lines and counts."""
-    sentences = steered(fn, *specs)[1].untaken()
+def list_untaken(fn, *specs):
+    """Return the sentences about a function's untaken sides, without source lines and counts."""
+    sentences = draw_samples(fn, *specs)[1].untaken()
     return [re.sub(r" at \S+ \(.*?\)| in \d+ samples", "", text) for text in sentences]
 
 
@@ -71,7 +74,7 @@ def sliced(i, x):
 
 
 def inner(i, x):
-    """Only one branch has a loop, whose turns are observed there."""
+    """Run a loop in one branch only; its turns are observed there."""
     return lax.cond(i > 2, partial(looped, i), lambda y: y, x)
 
 
@@ -89,6 +92,7 @@ OUTSIDE = [
 ]
 WRAPPED = [f"choice {i} of 2 of the index was not taken" for i in (1, 2)]
 
+# A function of an index and a matrix, the index, and the sides that it takes.
 OBSERVED = [
     (switched, 1, {CLAMPED[1], BRANCHES[1]}),
     (switched, -3, {CLAMPED[0], BRANCHES[0]}),
@@ -114,13 +118,13 @@ OBSERVED = [
 @pytest.mark.parametrize(("fn", "i", "expected"), OBSERVED)
 def test_sides_are_observed(fn, i, expected):
     probe = Probe(trace(fn, [((), "int32"), (4, 3)]))
-    seen = probe([np.int32(i), ROWS]).sides
+    observed = probe([np.int32(i), ROWS]).sides
     texts = [re.sub(r" at \{line\}", "", side.untaken) for side in probe.sides]
-    assert {text for text, taken in zip(texts, seen, strict=True) if taken} == expected
+    assert {text for text, taken in zip(texts, observed, strict=True) if taken} == expected
 
 
-def test_only_what_decides_is_evaluated():
-    """A product that no branch depends on is left out, and so is what follows the branch."""
+def test_only_nodes_that_decide_are_evaluated():
+    """The probe evaluates neither products that no branch depends on nor nodes after a branch."""
 
     def fn(i, x, w):
         return jnp.sum(switched(i, x @ w) @ w.T)
@@ -130,8 +134,8 @@ def test_only_what_decides_is_evaluated():
     assert probe([np.int32(1), ROWS, np.ones((3, 5), np.float32)]).steps < 4
 
 
-def test_sides_that_ranges_exclude_are_none():
-    """A Boolean has two values, a counter is not negative, and a known number of turns is one."""
+def test_impossible_sides_are_not_reported():
+    """Sides outside the range of a Boolean, a count, a constant or a sorted index are no sides."""
 
     def fn(x):
         a = lax.switch((x[0] > 0).astype(jnp.int32), [jnp.sin, jnp.cos, jnp.tanh], x)
@@ -140,12 +144,12 @@ def test_sides_that_ranges_exclude_are_none():
         d = jnp.take_along_axis(x, jnp.argsort(x), 0), x[lax.top_k(x, 2)[1]]
         return a, b, c, d, x[jnp.argmax(x)]
 
-    assert untaken(fn, (3,)) == []
-    # Of a named size it is not known that no position is behind its end.
-    assert untaken(lambda x: jnp.take_along_axis(x, jnp.argsort(x), 0), ("n",)) == [OUTSIDE[1]]
+    assert list_untaken(fn, (3,)) == []
+    # Positions along an axis of symbolic size are not known to be within bounds.
+    assert list_untaken(lambda x: jnp.take_along_axis(x, jnp.argsort(x), 0), ("n",)) == [OUTSIDE[1]]
 
 
-def test_endless_loops_and_broken_promises_are_not_tried():
+def test_endless_loops_and_broken_promises_are_invalid():
     probe = Probe(trace(looped, [((), "int32"), (4, 3)]))
     assert probe([np.int32(MAX_ITERATIONS), ROWS]).is_valid
     assert not probe([np.int32(MAX_ITERATIONS + 1), ROWS]).is_valid
@@ -166,13 +170,13 @@ REDUCTIONS = {
     "all": lambda x: jnp.min(x),
 }
 
-DRAWN = settings(
+SETTINGS = settings(
     max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 
 
 def _steered_predicate(reduction, bound, dtype, shape, below):
-    """Draw samples of a conditional. Return which branches they take, by JAX itself."""
+    """Draw samples of a conditional. Return the branches taken in JAX, and the coverage."""
 
     def predicate(x):
         value = REDUCTIONS[reduction](x.astype(jnp.float32))
@@ -181,11 +185,11 @@ def _steered_predicate(reduction, bound, dtype, shape, below):
     def fn(x):
         return lax.cond(predicate(x), lambda y: y * 2, lambda y: y + 1, x)
 
-    samples, coverage = steered(fn, (shape, dtype))
+    samples, coverage = draw_samples(fn, (shape, dtype))
     return {bool(predicate(jnp.asarray(arrays[0]))) for _, arrays in samples}, coverage
 
 
-@DRAWN
+@SETTINGS
 @given(
     st.sampled_from(sorted(REDUCTIONS)),
     st.floats(-3, 6).map(lambda e: round(10**e, 4)),
@@ -195,17 +199,17 @@ def _steered_predicate(reduction, bound, dtype, shape, below):
     st.booleans(),
 )
 def test_both_branches_are_taken(reduction, size, negative, dtype, shape, below):
-    """Of predicates with drawn bounds, which a dtype can reach on either side."""
+    """Samples take both branches of a predicate whose bound the dtype can reach on either side."""
     if reduction == "count":
         size = 1 + size % (math.prod(shape) - 1)
-    possible = size < 2e4 if dtype == "int16" else True
+    is_reachable = size < 2e4 if dtype == "int16" else True
     negative = negative and reduction not in ("norm", "count")
     taken, coverage = _steered_predicate(
         reduction, np.float32(-size if negative else size), dtype, shape, below
     )
-    # Whether or not a bound is reached, what is said is what was taken.
+    # The coverage agrees with the branches taken, also if a bound is not reached.
     assert (taken == {True, False}) == bool(coverage.reached.all())
-    assert not possible or taken == {True, False}, coverage.untaken()
+    assert not is_reachable or taken == {True, False}, coverage.untaken()
 
 
 @pytest.mark.each()
@@ -246,32 +250,32 @@ def test_errors_at_one_side_are_found(name):
     assert not converter.check(export, wrong).passed
 
 
-# ----------------------------------------------------------------------------- what is said of them
+# ------------------------------------------------------------------------- reports of untaken sides
 
 
-def hardly(x):
-    """A branch for inputs that no search finds: a hash of them has to be a certain number."""
+def hash_branch(x):
+    """Take one branch only if a hash of the input has one value, which no search finds."""
     bits = lax.bitcast_convert_type(x, jnp.uint32)
     digest = jnp.sum(bits * jnp.uint32(2654435761))
     return lax.cond(digest == 12345, jnp.sin, jnp.cos, x)
 
 
 def test_an_untaken_branch_is_named_with_its_line():
-    export = converter.to_onnx(hardly, [(3,)], verify=True)
-    line = hardly.__code__.co_firstlineno + 4
+    export = converter.to_onnx(hash_branch, [(3,)], verify=True)
+    line = hash_branch.__code__.co_firstlineno + 4
     (sentence,) = export.report.untaken
-    where = re.escape(f"{__file__}:{line} (hardly)")
-    found = re.fullmatch(
-        rf"the true branch of the cond at {where} did not run in (\d+) samples", sentence
+    location = re.escape(f"{__file__}:{line} (hash_branch)")
+    match = re.fullmatch(
+        rf"the true branch of the cond at {location} did not run in (\d+) samples", sentence
     )
-    assert found and MIN_SAMPLES <= int(found[1]) <= MIN_SAMPLES + MAX_TRIES
+    assert match and MIN_SAMPLES <= int(match[1]) <= MIN_SAMPLES + MAX_TRIES
     assert export.verdict.passed and export.verdict.untaken == [sentence]
     assert f"not verified: {sentence}" in str(export.report)
     assert f"not verified: {sentence}" in str(export.verdict)
 
 
-def test_given_inputs_are_not_added_to(tmp_path):
-    """What they do not take is said, of an export and of a file."""
+def test_given_inputs_are_the_only_samples(tmp_path):
+    """Given inputs are the only samples; the verdict names the sides that they do not take."""
     export = converter.to_onnx(switched, [((), "int32"), (4, 3)], path=tmp_path / "f.onnx")
     for model in (export, tmp_path / "f.onnx"):
         verdict = converter.check(model, switched, [np.int32(1), ROWS])
@@ -281,32 +285,32 @@ def test_given_inputs_are_not_added_to(tmp_path):
 
 
 @pytest.mark.full
-def test_samples_are_the_same_every_time():
-    one, two = (steered(inner, ((), "int32"), (4, 3))[0] for _ in range(2))
-    assert [name for name, _ in one] == [name for name, _ in two]
+def test_samples_are_deterministic():
+    first, second = (draw_samples(inner, ((), "int32"), (4, 3))[0] for _ in range(2))
+    assert [name for name, _ in first] == [name for name, _ in second]
     assert all(
         np.array_equal(x, y)
-        for (_, a), (_, b) in zip(one, two, strict=True)
+        for (_, a), (_, b) in zip(first, second, strict=True)
         for x, y in zip(a, b, strict=True)
     )
 
 
-def test_a_large_function_gets_no_more_samples():
-    """A steered sample takes the place of one that takes no side alone."""
+def test_large_functions_get_no_additional_samples():
+    """A steered sample replaces one that takes no additional side."""
 
     def large(i, x):
         return row(i, jnp.tanh(x @ x.T))
 
     specs = [((5,), "int32"), (400, 30)]
-    samples, coverage = steered(large, *specs)
-    traced = trace(large, specs)
-    assert count_numbers(traced, {}) > MAX_SMALL_WORK and not is_small(traced, {})
+    samples, coverage = draw_samples(large, *specs)
+    graph = trace(large, specs)
+    assert count_numbers(graph, {}) > MAX_SMALL_WORK and not is_small(graph, {})
     assert len(samples) == 4 and coverage.untaken() == []
     assert [name for name, _ in samples if name.startswith("steered")]
 
 
-def test_a_reference_that_jax_cannot_trace_is_called():
-    """Such as numpy's, with Python's loops."""
+def test_untraceable_references_are_called():
+    """The reference may use numpy and Python's loops."""
 
     def by_numpy(n, x):
         for _ in range(int(n)):
@@ -317,8 +321,8 @@ def test_a_reference_that_jax_cannot_trace_is_called():
     assert verdict.passed and verdict.samples >= MIN_SAMPLES
 
 
-def test_a_difference_of_compilation_is_no_error():
-    """Compiled as one, XLA takes `x / x` for 1, also where x is infinite; the file gives NaN."""
+def test_differences_of_compilation_are_no_errors():
+    """The file gives NaN for `x / x` of an infinite x, for which the compiled function gives 1."""
 
     def fn(n, x):
         y = looped(n, x) * 1e38

@@ -1,4 +1,4 @@
-"""The judge finds what is wrong and does not complain about what is right."""
+"""The judge of files: it finds planted errors, and accepts differences that rounding explains."""
 
 import re
 from functools import partial
@@ -20,27 +20,27 @@ RNG = np.random.default_rng(3)
 BASE = RNG.standard_normal((3, 5)).astype(np.float32)
 
 
-def one(change, fn=jnp.sin):
-    """One element of the result is another."""
+def change_element(change, fn=jnp.sin):
+    """Return a function whose result differs from that of ``fn`` in one element."""
     return lambda x: (lambda y: y.at[0, 1].set(change(y[0, 1])))(fn(x))
 
 
-def beside(x):
-    """Numbers of 1e4, and one of 1e-3 that is not a difference of them."""
+def mixed_magnitudes(x):
+    """Return numbers of about 1e4, and a column of 1e-3 that does not depend on them."""
     return jnp.concatenate([x * 1e4, jnp.full((3, 1), 1e-3)], axis=1)
 
 
 PLANTED = {
-    "element": (jnp.sin, one(lambda v: v + 1e-4)),
-    "sign of a small one": (beside, lambda x: beside(x).at[:, -1].multiply(-1)),
-    "nan": (jnp.sin, one(lambda v: jnp.nan)),
+    "element": (jnp.sin, change_element(lambda v: v + 1e-4)),
+    "sign of a small one": (mixed_magnitudes, lambda x: mixed_magnitudes(x).at[:, -1].multiply(-1)),
+    "nan": (jnp.sin, change_element(lambda v: jnp.nan)),
     "not nan": (lambda x: jnp.log(x - 9), lambda x: jnp.nan_to_num(jnp.log(x - 9))),
-    "infinity": (jnp.exp, one(lambda v: jnp.inf, jnp.exp)),
+    "infinity": (jnp.exp, change_element(lambda v: jnp.inf, jnp.exp)),
     "boolean": (lambda x: x * 0 > 5e-4, lambda x: x * 0 > -5e-4),
     "cancelled": (lambda x: (x + 1e3) - 1e3, lambda x: (x + 1e3) - 1e3 + 0.1),
     "masked row": (lambda x: jax.nn.softmax(x * 0 - 3e38), lambda x: jnp.zeros_like(x)),
 }
-"""Functions, and what is the same with an error that has to be found."""
+"""By name: a function, and a variant with an error that the judge must find."""
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -53,8 +53,8 @@ def test_planted_errors_are_found(name):
     assert {d.level for d in verdict.differences} == {*LEVELS}
 
 
-def test_parameters_leave_each_element_its_own_noise():
-    """A small element of a file with parameters is judged by what it is made of."""
+def test_small_elements_have_small_tolerances():
+    """The tolerance of a small element depends on its operands, not on larger elements."""
 
     def scaled(params, x):
         return x * params["scale"]
@@ -66,16 +66,16 @@ def test_parameters_leave_each_element_its_own_noise():
     assert {d.index for d in verdict.differences} == {(0, 4)}
 
 
-def test_a_neighbour_of_a_large_integer_is_another():
+def test_neighbouring_large_integers_differ():
     large = np.array([[2**53, 2**53 + 1]], np.int64)
     with jax.enable_x64(True):
         export = converter.to_onnx(lambda x: x * 1, [large])
         verdict = converter.check(export, lambda x: x.at[0, 0].add(1), [large])
     assert next(iter(verdict.values())).max_abs == 1
-    # As large as float64 goes, with a direction all the same.
+    # The cosine of the largest float64 numbers does not overflow.
     assert converter.compare(*[np.array([1e308, -1e308])] * 2).cosine == pytest.approx(1)
-    what = f"[0, 0] is {2**53} in ONNX Runtime and {2**53 + 1} in JAX"
-    assert what in str(verdict.differences[0])
+    message = f"[0, 0] is {2**53} in ONNX Runtime and {2**53 + 1} in JAX"
+    assert message in str(verdict.differences[0])
 
 
 def test_imaginary_parts_are_not_dropped():
@@ -85,8 +85,8 @@ def test_imaginary_parts_are_not_dropped():
     assert converter.compare(np.array([1 + 1j]), np.array([1 + 2j])).max_abs == 1
 
 
-def test_errors_hide_in_no_sample():
-    """Each of these differs on one of the samples that are drawn, or at one size only."""
+def test_errors_on_one_sample_are_found():
+    """Errors are found that appear on one drawn sample, or at one size, only."""
     wrong = {
         "zeros": lambda x: jnp.where(jnp.all(x == 0), 1.0, x),
         "large": lambda x: jnp.minimum(x, 100.0),
@@ -101,33 +101,38 @@ def test_errors_hide_in_no_sample():
         assert {re.sub(r" \d+$", "", d.sample) for d in verdict.differences} == {name}
 
 
-def test_samples_are_of_every_size_and_type():
+def test_samples_have_the_sizes_and_dtypes_of_inputs():
     specs = [("B", "16*h"), (("h", 2), "int8"), ((3,), "bool"), ((2,), jnp.bfloat16)]
     graph = converter.to_onnx(lambda a, b, c, d: (a + 1, b + 1, ~c, d), specs).graph
-    drawn = dict(samples(graph))
-    assert [x.dtype.name for x in drawn["large"]] == ["float32", "int8", "bool", "bfloat16"]
-    assert [x.shape for x in drawn["normal"]] == [(3, 64), (4, 2), (3,), (2,)]
-    assert drawn["normal, small"][0].shape == (1, 16)
-    assert drawn["normal, wide"][0].shape == (9, 160)
-    assert np.abs(drawn["large"][1]).max() > 20
+    inputs_by_sample = dict(samples(graph))
+    assert [x.dtype.name for x in inputs_by_sample["large"]] == [
+        "float32",
+        "int8",
+        "bool",
+        "bfloat16",
+    ]
+    assert [x.shape for x in inputs_by_sample["normal"]] == [(3, 64), (4, 2), (3,), (2,)]
+    assert inputs_by_sample["normal, small"][0].shape == (1, 16)
+    assert inputs_by_sample["normal, wide"][0].shape == (9, 160)
+    assert np.abs(inputs_by_sample["large"][1]).max() > 20
 
 
 @pytest.mark.each("dtype", "inside")
 @pytest.mark.parametrize("dtype", ["int32", "uint8"])
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_loop_turns_a_few_times(dtype, inside):
-    """Of all 32 bits it would be up to 2**31 times, which takes hours."""
+def test_numbers_of_turns_are_drawn_small(dtype, inside):
+    """A number of turns is drawn small: 2**31 turns would take hours."""
 
-    def turned(n, x):
+    def iterate(n, x):
         return lax.fori_loop(jnp.zeros_like(n), n * 2 + 1, lambda i, y: y * 1.01 + 1, x)
 
     def fn(n, x, free):
-        rows = lax.map(lambda row: turned(n, row), x) if inside else turned(n, x)
+        rows = lax.map(lambda row: iterate(n, row), x) if inside else iterate(n, x)
         return rows, free + 1
 
     export = converter.to_onnx(fn, [((), dtype), (2, 3), ((3,), dtype)])
-    drawn = dict(samples(export.graph))["large"]
-    assert abs(int(drawn[0])) < 100 < np.abs(drawn[2].astype(np.int64)).max()
+    inputs_by_sample = dict(samples(export.graph))["large"]
+    assert abs(int(inputs_by_sample[0])) < 100 < np.abs(inputs_by_sample[2].astype(np.int64)).max()
     assert converter.check(export, fn).passed
 
 
@@ -136,13 +141,13 @@ INDEXED = {
     "rows": lambda i, x: jnp.asarray(TABLE)[i],
     "of a named axis": lambda i, x: x[i],
     "of two axes": lambda i, x: x[i, i[::-1] + 0],
-    "in a loop": lambda i, x: lax.fori_loop(0, 3, partial(turned_rows, x), (i, x[0])),
+    "in a loop": lambda i, x: lax.fori_loop(0, 3, partial(step_rows, x), (i, x[0])),
     "written": lambda i, x: x.at[i].set(1.0, **UNWRAPPED),
 }
 UNWRAPPED = {"mode": "promise_in_bounds", "wrap_negative_indices": False}
 
 
-def turned_rows(x, _, carry):
+def step_rows(x, _, carry):
     i, row = carry
     return i[::-1], jnp.sin(row + x.at[i].get(**UNWRAPPED).T @ jnp.arange(4.0))
 
@@ -151,7 +156,7 @@ def turned_rows(x, _, carry):
 @pytest.mark.parametrize("dtype", ["int32", "uint8"])
 @pytest.mark.parametrize("name", INDEXED)
 def test_indices_are_drawn_within_bounds(name, dtype):
-    """Plain indexing promises that they are, and ONNX Runtime runs nothing else."""
+    """Indices are drawn within bounds: indexing promises it, and ONNX Runtime needs it."""
     export = converter.to_onnx(INDEXED[name], [((4,), dtype), ("B", 3)], verify=True)
     assert export.verdict.passed
     for sample, (indices, x) in samples(export.graph):
@@ -170,23 +175,23 @@ def test_indices_are_drawn_within_bounds(name, dtype):
         lambda i, x: jnp.asarray(TABLE)[jnp.clip(i, 0, 4)],
     ],
 )
-def test_indices_that_the_file_brings_within_bounds_are_any(fn):
+def test_indices_that_the_file_clips_are_drawn_freely(fn):
     export = converter.to_onnx(fn, [((9,), "int32"), ("B", 3)], verify=True)
-    drawn = dict(samples(export.graph))
-    assert drawn["large"][0].max() > 9 and drawn["normal"][0].min() < 0
+    inputs_by_sample = dict(samples(export.graph))
+    assert inputs_by_sample["large"][0].max() > 9 and inputs_by_sample["normal"][0].min() < 0
 
 
-def test_what_the_runtime_does_not_run_is_said_in_a_sentence(capfd):
-    what = (
+def test_failures_of_the_runtime_are_reported(capfd):
+    message = (
         r"cannot run the model on normal inputs of \[3\], \[5, 3\]: .* out of data bounds.*"
         "pass inputs$"
     )
-    with pytest.raises(converter.CheckError, match=what):
+    with pytest.raises(converter.CheckError, match=message):
         converter.to_onnx(lambda i, x: x[i * 100], [((3,), "int32"), (5, 3)], verify=True)
     assert capfd.readouterr() == ("", "")
 
 
-# ------------------------------------------------------------------------------ no false alarm
+# --------------------------------------------------- differences that rounding explains
 
 
 RIGHT = {
@@ -200,7 +205,7 @@ RIGHT = {
 
 @pytest.mark.each()
 @pytest.mark.parametrize("name", RIGHT)
-def test_rounding_is_no_error(name):
+def test_rounding_errors_are_accepted(name):
     fn = jax.jit(RIGHT[name])
     verdict = converter.check(converter.to_onnx(fn, [("B", 5)]), fn)
     assert verdict.passed, verdict.differences
@@ -213,11 +218,11 @@ FLUSHED = {
     "mish": lambda x: jax.nn.mish(x - 87.8),
     "loop": lambda x: lax.fori_loop(0, 3, lambda i, y: jnp.exp(y * 0 - 88) * 1e10, x),
 }
-"""Subnormal numbers on the way, which XLA takes for zero and ONNX Runtime does not."""
+"""Functions with subnormal intermediate values, which XLA flushes to zero and ONNX Runtime not."""
 
 
 @pytest.mark.parametrize("name", FLUSHED)
-def test_what_is_flushed_to_zero_is_no_error(name):
+def test_results_flushed_to_zero_are_accepted(name):
     fn, x = jax.jit(FLUSHED[name]), np.array([1, 0.5, -0.25], np.float32)
     export = converter.to_onnx(fn, [x])
     verdict = converter.check(export, fn, [x])
@@ -225,8 +230,8 @@ def test_what_is_flushed_to_zero_is_no_error(name):
     assert not converter.check(export, lambda x: fn(x) - 1e-20, [x]).passed
 
 
-def test_another_number_than_what_is_flushed_is_an_error():
-    """In a loop, of which every evaluation is compiled and has zero."""
+def test_other_numbers_than_flushed_ones_are_errors():
+    """A result that XLA flushes to zero in every evaluation must agree with float64."""
 
     def fn(factor):
         return jax.jit(lambda x: lax.map(lambda y: jnp.exp(y * 0 - 88) * factor, x))
@@ -236,8 +241,8 @@ def test_another_number_than_what_is_flushed_is_an_error():
     assert not converter.check(converter.to_onnx(fn(2e20), [x]), fn(1e20), [x]).passed
 
 
-def test_where_a_zero_of_jax_leads_to_infinity():
-    """And the file, which has no zero, has the number of float64."""
+def test_infinities_of_flushed_zeros_are_judged_by_float64():
+    """Where a flushed zero gives infinity in JAX, the file may have the number of float64."""
     x = [np.float32([463.74625, 5.0]), np.float32([996.89984, 3.0])]
 
     def fn(k, x, factor=1.0):
@@ -251,8 +256,8 @@ def test_where_a_zero_of_jax_leads_to_infinity():
 
 @pytest.mark.each()
 @pytest.mark.parametrize("name", ["lgamma", "digamma"])
-def test_where_jax_itself_is_off(name):
-    """XLA's formulas cancel near the zeros; a file that is nearer to the truth is right."""
+def test_errors_of_jax_are_no_errors_of_the_file(name):
+    """XLA's formulas cancel near the zeros; a file that is nearer to the exact values passes."""
     fn = jax.jit(getattr(lax, name))
     x = np.concatenate([RNG.uniform(-6, 6, 3000), RNG.uniform(1, 3, 3000)]).astype(np.float32)
     export = converter.to_onnx(fn, [x])
@@ -262,7 +267,7 @@ def test_where_jax_itself_is_off(name):
 
 
 @pytest.mark.full
-def test_roundings_of_a_large_matrix_add_up():
+def test_rounding_errors_of_a_large_matrix_are_accepted():
     x = RNG.standard_normal((64, 128)).astype(np.float32).view(np.complex64)
     fn = jax.jit(lambda x: jnp.abs(jnp.linalg.eigh(x + x.conj().T)[1]))
     export = converter.to_onnx(fn, [x])
@@ -271,7 +276,7 @@ def test_roundings_of_a_large_matrix_add_up():
 
 
 EQUALS = np.full((20_000, 2), 0.1, np.float32)
-"""Of which partial sums lose the same each time: one after the other they are 2e-4 off."""
+"""Numbers whose sequential sum is off by 2e-4, because each addition loses the same amount."""
 
 SUMMED = {
     "a sum": lambda x: x.sum(0),
@@ -288,7 +293,7 @@ SUMMED = {
 @pytest.mark.parametrize(
     "name", default_rows(SUMMED, "partial sums", "a softmax", "a product of vectors", "in a loop")
 )
-def test_long_sums_of_equal_numbers_may_be_added_up_in_any_order(name):
+def test_long_sums_may_be_added_in_any_order(name):
     fn = SUMMED[name]
     export = converter.to_onnx(fn, [EQUALS])
     assert converter.check(export, fn, [EQUALS]).passed
@@ -296,38 +301,38 @@ def test_long_sums_of_equal_numbers_may_be_added_up_in_any_order(name):
 
 
 @pytest.mark.full
-def test_an_image_is_sampled_at_whole_places():
-    """JAX is exact there, and a runtime a rounding of its own places off, from -1 to 1."""
+def test_rounded_sampling_positions_are_accepted():
+    """At integer positions JAX is exact; a runtime's positions, from -1 to 1, are rounded."""
 
-    def moved(image, flow, far=0.0):
+    def warp(image, flow, shift=0.0):
         rows, columns = jnp.mgrid[:7.0, :51.0]
-        where = [rows + flow[0], columns + flow[1] + far]
-        return map_coordinates(image, where, order=1, mode="nearest")
+        coordinates = [rows + flow[0], columns + flow[1] + shift]
+        return map_coordinates(image, coordinates, order=1, mode="nearest")
 
     image = RNG.standard_normal((7, 51)).astype(np.float32)
-    export = converter.to_onnx(moved, [image, (2, 7, 51)])
+    export = converter.to_onnx(warp, [image, (2, 7, 51)])
     assert export.report.fused["GridSample"]
-    for far in (0, -3):
-        inputs = [image, np.full((2, 7, 51), far, np.float32)]
-        assert converter.check(export, moved, inputs).passed
-        assert not converter.check(export, lambda *x: moved(*x, far=1e-3), inputs).passed
+    for shift in (0, -3):
+        inputs = [image, np.full((2, 7, 51), shift, np.float32)]
+        assert converter.check(export, warp, inputs).passed
+        assert not converter.check(export, lambda *x: warp(*x, shift=1e-3), inputs).passed
 
 
-def test_an_image_is_resized_by_known_weights():
-    """They are exact in JAX; a runtime computes them of positions with a rounding error."""
+def test_rounded_resize_weights_are_accepted():
+    """Weights of a resize are exact in JAX; a runtime computes them from rounded positions."""
 
-    def resized(x):
+    def resize(x):
         return jax.image.resize(x, (2, 3, 97, 7), "linear").transpose(0, 2, 3, 1)
 
     x = RNG.standard_normal((2, 3, 40, 4)).astype(np.float32)
-    export = converter.to_onnx(resized, [x])
+    export = converter.to_onnx(resize, [x])
     assert export.report.fused["Resize"]
-    assert converter.check(export, resized, [x]).passed
-    assert not converter.check(export, lambda x: resized(x) * 1.001, [x]).passed
+    assert converter.check(export, resize, [x]).passed
+    assert not converter.check(export, lambda x: resize(x) * 1.001, [x]).passed
 
 
-def test_sums_of_nothing():
-    """Of rows that there are not, beside numbers that are rounded."""
+def test_sums_over_no_elements_are_judged():
+    """Sums over no rows are judged together with numbers that are rounded."""
 
     def fn(x, y):
         return jnp.exp(jnp.sin(y) @ y.T) + x.sum(1).sum() + (x[:, 0] @ x).sum()
@@ -336,7 +341,7 @@ def test_sums_of_nothing():
     assert converter.check(converter.to_onnx(fn, [x, y]), fn, [x, y]).passed
 
 
-def test_cumulative_sums_of_nothing_beside_a_branch():
+def test_empty_cumulative_sums_with_a_branch_are_judged():
     """A graph with branches is evaluated with jax.numpy, whose scan has no first row here."""
 
     def fn(x):
@@ -351,7 +356,7 @@ def test_cumulative_sums_of_nothing_beside_a_branch():
 @pytest.mark.each()
 @pytest.mark.parametrize("seed", range(4))
 def test_integers_are_rounded_before_a_product_of_floats(seed):
-    """A sum of 60 products of large integers cancels: each product is rounded to float32."""
+    """Integers are rounded to float32 before a product; the sum of 60 products cancels."""
     rng = np.random.default_rng(seed)
     weights = rng.integers(0, 7, (60, 15)).astype(np.int32)
     x = rng.integers(-(2**31), 2**31, 60).astype(np.int32)
@@ -359,21 +364,21 @@ def test_integers_are_rounded_before_a_product_of_floats(seed):
     def fn(x):
         return lax.dot_general(x, weights, (((0,), (0,)), ((), ())), preferred_element_type="f4")
 
-    def in_another_order(x):
+    def sum_in_other_order(x):
         order = np.random.default_rng(seed).permutation(60)
         rounded = x[order].astype(jnp.float32)
         sums = jnp.zeros(15, jnp.float32)
-        for row, number in zip(weights[order], rounded, strict=True):
-            sums = sums + number * row.astype(np.float32)
+        for row, factor in zip(weights[order], rounded, strict=True):
+            sums = sums + factor * row.astype(np.float32)
         return sums
 
     export = converter.to_onnx(fn, [x])
-    assert converter.check(export, in_another_order, [x]).passed
-    assert not converter.check(export, lambda x: in_another_order(x) * 1.001, [x]).passed
+    assert converter.check(export, sum_in_other_order, [x]).passed
+    assert not converter.check(export, lambda x: sum_in_other_order(x) * 1.001, [x]).passed
 
 
-def test_indices_of_a_sum_stay_integers():
-    """A scatter adds floats at integer indices, which are no factors of a product."""
+def test_indices_of_a_scatter_are_not_rounded():
+    """Integer indices of a scatter are not rounded like integer factors of a product."""
 
     def fn(x, indices):
         return jnp.zeros((4, 3)).at[indices].add(jnp.sin(x))
@@ -383,7 +388,7 @@ def test_indices_of_a_sum_stay_integers():
     assert not converter.check(export, lambda *x: fn(*x) * 1.001, [x, indices]).passed
 
 
-def test_parameters_are_rounded_too():
+def test_rounding_errors_of_parameters_are_accepted():
     table = {"a": RNG.standard_normal((5, 5)).astype(np.float32)}
 
     def fn(params, x):
@@ -394,7 +399,7 @@ def test_parameters_are_rounded_too():
     assert not converter.check(export, lambda x: fn(table, x) + 1e-3).passed
 
 
-def test_a_file_without_its_graph(tmp_path):
+def test_files_without_a_traced_graph_are_judged(tmp_path):
     def attention(q, k, v):
         return jax.nn.softmax(q @ k.T / 2, axis=-1) @ v
 
@@ -407,7 +412,7 @@ def test_a_file_without_its_graph(tmp_path):
         converter.check(path, attention)
 
 
-def test_a_file_that_the_runtime_is_too_old_for():
+def test_files_that_the_runtime_is_too_old_for_are_rejected():
     export = converter.to_onnx(jnp.sin, [BASE])
     export.model.graph.opset_imports[""] = 99
     with pytest.raises(converter.CheckError, match=r"loads files of opsets up to \d+: write"):
@@ -415,37 +420,37 @@ def test_a_file_that_the_runtime_is_too_old_for():
 
 
 def over_pixels(x):
-    """Attention from each pixel to each, without anything that fuses it."""
+    """Apply attention between all pairs of pixels, in a form that no recogniser fuses."""
     rows = x.reshape(x.shape[0], -1, 1)
     return jnp.tanh(rows @ rows.swapaxes(1, 2)).sum(-1)
 
 
 @pytest.mark.parametrize("constraints", [(), ("h >= 2",)])
 def test_samples_fit_into_memory(constraints):
-    """Sizes as they are otherwise, 9 images of 160 x 176 pixels, would take 400 GiB."""
+    """Sizes of samples fit into memory: 9 images of 160 x 176 pixels would take 400 GiB."""
     shape = ("B", "16*h", "16*w")
     export = converter.to_onnx(over_pixels, [shape], constraints=constraints)
-    found = [xs[0].shape for _, xs in samples(export.graph, 0, export.retrace())]
-    for images, height, width in found:
+    shapes = [xs[0].shape for _, xs in samples(export.graph, 0, export.retrace())]
+    for images, height, width in shapes:
         sizes = {"B": images, "h": height // 16, "w": width // 16}
         assert peak_memory(export.retrace(), sizes) <= MEMORY_BUDGET
-    assert len({*found}) == 3
+    assert len({*shapes}) == 3
     wide = converter.to_onnx(over_pixels, [("B", "4096*h", 1024)])
     with pytest.raises(converter.CheckError, match=r"takes .* GiB even at the sizes .*'h': 1"):
         converter.check(wide, over_pixels)
 
 
-def test_what_an_evaluation_takes():
-    """Values that nobody reads any more are gone: a chain of any length takes as much."""
+def test_peak_memory_counts_live_values():
+    """Values are freed after their last use, so the peak does not depend on a chain's length."""
     short, long = (
         converter.to_onnx(lambda x, n=n: [x := jnp.sin(x) for _ in range(n)][-1], [("B", 8)])
         for n in (3, 30)
     )
-    taken = [peak_memory(export.retrace(), {"B": 4}) for export in (short, long)]
-    assert taken[0] == taken[1] == (2 + 2 * COPIES) * 4 * 8 * 4
+    peaks = [peak_memory(export.retrace(), {"B": 4}) for export in (short, long)]
+    assert peaks[0] == peaks[1] == (2 + 2 * COPIES) * 4 * 8 * 4
 
 
-def test_what_jax_cannot_evaluate_is_said_in_a_sentence():
+def test_failures_of_jax_are_reported():
     def fails(x):
         return jax.pure_callback(lambda x: 1 / 0, x, x)
 
@@ -472,7 +477,10 @@ ZEROS = {
     "name", default_rows(ZEROS, "sum", "sign of a sum", "max", "reduce_window", "round")
 )
 def test_a_zero_may_have_either_sign(name):
-    """`docs/exactness.md` names these; what is divided by one is either infinity."""
+    """A zero of these operations may have either sign, so a quotient may be either infinity.
+
+    `docs/exactness.md` lists the operations.
+    """
     fn = ZEROS[name]
     export = converter.to_onnx(fn, [(3,)])
     for x in ([-0.0, -0.0, -0.0], [-0.3, -0.2, -0.0]):
@@ -481,7 +489,7 @@ def test_a_zero_may_have_either_sign(name):
 
 @pytest.mark.parametrize(("fn", "value"), [(jnp.log1p, -0.41403), (jnp.arctanh, 0.414025)])
 def test_functions_that_xla_rounds_coarsely_in_float64(fn, value):
-    """XLA's results there are up to 120 units in the last place from the exact ones."""
+    """Files pass where XLA's results are up to 120 units in the last place from the exact ones."""
     value = np.linspace(value - 1e-4, value + 1e-4, 200)
     with jax.enable_x64(True):
         export = converter.to_onnx(fn, [value])
@@ -492,7 +500,7 @@ def test_functions_that_xla_rounds_coarsely_in_float64(fn, value):
 @pytest.mark.each()
 @pytest.mark.parametrize("has_branches", [False, True])
 def test_attention_in_float16_is_judged(has_branches):
-    """JAX traces it with an algorithm of products that its compiler for CPUs refuses by name."""
+    """Attention in float16 is judged, although XLA on CPUs rejects its algorithm of products."""
 
     def fn(x):
         y = jax.nn.dot_product_attention(x, x, x)
@@ -503,12 +511,12 @@ def test_attention_in_float16_is_judged(has_branches):
     assert not converter.check(export, lambda x: fn(x) * np.float16(1.2)).passed
 
 
-def test_numbers_of_python_are_inputs():
+def test_inputs_may_be_python_numbers():
     export = converter.to_onnx(lambda x, y: x * y, [(), ()])
     assert converter.check(export, lambda x, y: x * y, [2.0, 3.5]).passed
 
 
-def test_one_difference_is_told():
+def test_the_repr_shows_the_difference():
     verdict = Verdict()
     verdict.differences.append(Difference("given", "all", "y", (0, 1), "2.0", "1.0", False))
     verdict["y"], verdict.elements["y"] = Errors(1.0, 1.0, 1.0), Elements(6, 0, 0)

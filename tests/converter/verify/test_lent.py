@@ -1,4 +1,4 @@
-"""Models in memory run without being serialised, whatever their tensors are of."""
+"""In-memory sessions, which run a model without serializing its tensors, compared with JAX."""
 
 import ml_dtypes
 import numpy as np
@@ -14,8 +14,8 @@ TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint16, bool)
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: np.dtype(dtype).name)
-def test_parameters_of_every_type(dtype):
-    """One is used, and one is a result as it is."""
+def test_parameters_of_every_dtype_agree_with_jax(dtype):
+    """One parameter is used in a product, and one is returned unchanged."""
     rng = np.random.default_rng(0)
     params = {name: (3 * rng.standard_normal((40, 40))).astype(dtype) for name in ("used", "given")}
     assert params["used"].nbytes > MAX_INLINE_BYTES
@@ -30,21 +30,21 @@ def test_parameters_of_every_type(dtype):
 
 
 def test_a_session_outlives_its_model():
-    """What was lent to it stays."""
+    """The session keeps the arrays that it refers to."""
     weight = np.full((64, 64), 0.5, np.float32)
 
     def fn(p, x):
         return x @ p
 
-    made = (converter.to_onnx(fn, [(1, 64)], params=weight.copy()) for _ in range(20))
-    lives = [session(export) for export in made]
+    exports = (converter.to_onnx(fn, [(1, 64)], params=weight.copy()) for _ in range(20))
+    sessions = [session(export) for export in exports]
     ones = np.ones((1, 64), np.float32)
-    for live in lives:
-        (got,) = live.run(None, {live.get_inputs()[0].name: ones})
-        np.testing.assert_array_equal(got, np.full((1, 64), 32, np.float32))
+    for loaded_session in sessions:
+        (actual,) = loaded_session.run(None, {loaded_session.get_inputs()[0].name: ones})
+        np.testing.assert_array_equal(actual, np.full((1, 64), 32, np.float32))
 
 
-def test_what_a_weight_program_raises():
+def test_errors_of_weight_programs_are_raised():
     params = {"w": np.ones((40, 40), np.float32), "scale": np.ones(40, np.float32)}
     export = converter.to_onnx(lambda p, x: (x @ p["w"]) * p["scale"], [(2, 40)], params=params)
     params["scale"][:] = np.inf
@@ -52,12 +52,12 @@ def test_what_a_weight_program_raises():
         session(export)
 
 
-def test_types_that_numpy_has_not():
-    """They stay in the model."""
-    held = (np.arange(4096).reshape(64, 64) % 16).astype(np.uint8)
+def test_dtypes_that_numpy_lacks_agree():
+    """Tensors with a dtype that numpy lacks are serialized with the model."""
+    values = (np.arange(4096).reshape(64, 64) % 16).astype(np.uint8)
     model = ir.from_onnx_text(
         '<ir_version: 10, opset_import: ["": 21]> g () => (float[64, 64] y) {y = Cast<to=1>(w)}',
-        initializers=[ir.tensor(held, dtype=ir.DataType.UINT4, name="w")],
+        initializers=[ir.tensor(values, dtype=ir.DataType.UINT4, name="w")],
     )
-    (got,) = session(model).run(None, {})
-    np.testing.assert_array_equal(got, held)
+    (actual,) = session(model).run(None, {})
+    np.testing.assert_array_equal(actual, values)

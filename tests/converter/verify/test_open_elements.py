@@ -1,4 +1,4 @@
-"""Where roundings lead to infinity or NaN, an element is judged by JAX in float64, or is open."""
+"""Elements for which rounding leads to infinity or NaN: judged by JAX in float64, or open."""
 
 from dataclasses import replace
 
@@ -18,60 +18,66 @@ from converter.verify.watch import PassChecker, StepChangedError
 X = np.array([0.1, 0.3, 0.88, 2, 3], np.float32)
 
 
-def checked(wrong, fn, *args, **how):
-    """The verdict on a file that computes `wrong`."""
-    return converter.check(converter.to_onnx(wrong, [*args]).model, fn, [*args], **how)
+def check_file(wrong, fn, *args, **options):
+    """Return the verdict on a file of ``wrong`` that is compared with ``fn``."""
+    return converter.check(converter.to_onnx(wrong, [*args]).model, fn, [*args], **options)
 
 
-def test_infinity_is_not_excused_by_a_moved_evaluation():
-    """A rule made the file say so, and one evaluation of 32 ended in infinity."""
-    verdict = checked(lambda x: jnp.log(x * 0), exp1, np.array([0.88], np.float32))
+def test_infinity_is_not_excused_by_a_perturbed_evaluation():
+    """An infinity that the file computes by a wrong rule is an error.
+
+    It is one although one of 32 perturbed evaluations is infinite too.
+    """
+    verdict = check_file(lambda x: jnp.log(x * 0), exp1, np.array([0.88], np.float32))
     assert not verdict.passed and verdict["output_0"].max_abs == np.inf
     assert {d.level for d in verdict.differences} == {*LEVELS}
-    assert checked(exp1, exp1, np.array([2.5], np.float32)).passed
+    assert check_file(exp1, exp1, np.array([2.5], np.float32)).passed
 
 
 POLES = np.linspace(0.1, 3, 40, dtype=np.float32)[[1, 5, 9, 10, 20]]
-"""A pole at the first of them, numbers beside it at the others."""
+"""The function `pole` is infinite at the first of these numbers and finite at the others."""
 
 
 def pole(x):
-    """One over what roundings make zero or not; float64 has no sum with float32."""
+    """Return one over a difference that is zero or not, depending on rounding.
+
+    ``three`` stays float32, so that an evaluation in float64 fails.
+    """
     three = np.full(x.shape, 3, np.float32)
     return 1 / lax.sub(lax.mul(lax.div(x, three), three), x)
 
 
-def beside_infinity(x):
-    """Infinity in place of numbers."""
+def infinite(x):
+    """Return infinities, where `pole` has numbers."""
     return jnp.full_like(x, jnp.inf) + x
 
 
-def test_open_elements_are_refused_unless_they_are_accepted():
+def test_open_elements_fail_unless_they_are_accepted():
     assert np.isfinite(pole(POLES)).sum() == 4
-    verdict = checked(beside_infinity, pole, POLES)
+    verdict = check_file(infinite, pole, POLES)
     assert not verdict.passed and all(d.open for d in verdict.differences)
     assert "it is open: roundings" in repr(verdict)
-    verdict = checked(beside_infinity, pole, POLES, accept_open=["output_0"])
+    verdict = check_file(infinite, pole, POLES, accept_open=["output_0"])
     assert verdict.passed and verdict["output_0"].max_abs < np.inf
-    found, runs = verdict.elements["output_0"], 2 * len(LEVELS)
-    assert (found.judged, found.open) == (runs, 4 * runs)
+    counts, runs = verdict.elements["output_0"], 2 * len(LEVELS)
+    assert (counts.judged, counts.open) == (runs, 4 * runs)
     assert "open, not judged" in repr(verdict)
 
 
-def test_a_number_in_place_of_a_pole_is_a_large_one():
-    """Evaluations beside the pole give millions, and what is small is none of them."""
-    assert checked(pole, pole, POLES[:1]).passed
-    assert not checked(lambda x: x * 0 + 1, pole, POLES[:1]).passed
+def test_small_numbers_in_place_of_a_pole_are_errors():
+    """A small number in place of a pole is an error, since perturbed evaluations give millions."""
+    assert check_file(pole, pole, POLES[:1]).passed
+    assert not check_file(lambda x: x * 0 + 1, pole, POLES[:1]).passed
 
 
 def test_open_elements_are_named_by_export_and_bisect(monkeypatch):
-    wrong = converter.to_onnx(beside_infinity, [POLES])
+    wrong = converter.to_onnx(infinite, [POLES])
 
-    def planted(graph, settings, retrace, *_):
+    def build_wrong_export(graph, settings, retrace, *_):
         return replace(wrong, retrace=retrace)
 
     for module in ("bisection", "conversion"):
-        monkeypatch.setattr(f"converter.api.{module}.build_export", planted)
+        monkeypatch.setattr(f"converter.api.{module}.build_export", build_wrong_export)
     with pytest.raises(CheckError, match=r"it is open: .*accept_open=\['output_0'\]"):
         converter.to_onnx(pole, [POLES], verify=[POLES])
     assert converter.to_onnx(pole, [POLES], verify=[POLES], accept_open=["output_0"]).verdict.passed
@@ -81,7 +87,7 @@ def test_open_elements_are_named_by_export_and_bisect(monkeypatch):
 SMALL = np.array([1.0], np.float32)
 LARGEST = np.nextafter(np.finfo(np.float32).max / np.array([1.7], np.float32), np.float32(0))
 
-EITHER = {
+AMBIGUOUS = {
     "as large as float32 goes": (lambda x: x * 1.7, lambda x: x * jnp.inf, LARGEST),
     "another zero": (lambda x: 1 / jnp.cumsum(x * 0), lambda x: -1 / jnp.cumsum(x * 0), SMALL),
     "a root of what cancels": (
@@ -90,18 +96,19 @@ EITHER = {
         POLES[3:4],
     ),
 }
+"""By name: a function, another function that rounding cannot distinguish from it, and the input."""
 
 
-@pytest.mark.parametrize("name", EITHER)
-def test_roundings_decide_between_a_number_and_none(name):
-    """Both are right, and no error is infinite."""
-    fn, other, x = EITHER[name]
-    verdict = checked(other, fn, x)
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_rounding_may_decide_between_a_number_and_none(name):
+    """Both functions pass, and no reported error is infinite."""
+    fn, alternative, x = AMBIGUOUS[name]
+    verdict = check_file(alternative, fn, x)
     assert verdict.passed, verdict
     assert verdict["output_0"].max_abs < np.inf
     assert verdict.elements["output_0"].rounding_decides == 2 * len(LEVELS)
     assert "roundings decide" in repr(verdict)
-    assert not checked(lambda x: x * 0 + 0.5, fn, x).passed
+    assert not check_file(lambda x: x * 0 + 0.5, fn, x).passed
 
 
 INTEGERS = {
@@ -111,72 +118,78 @@ INTEGERS = {
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-def test_an_integer_that_rounding_changes_is_one_of_those_it_can_be(name):
+def test_integers_that_rounding_changes_are_judged(name):
     fn, wrong = INTEGERS[name]
-    assert checked(fn, fn, X).passed
-    assert not checked(lambda x: fn(x) * 0 + wrong(fn(x)), fn, X).passed
+    assert check_file(fn, fn, X).passed
+    assert not check_file(lambda x: fn(x) * 0 + wrong(fn(x)), fn, X).passed
 
 
 def test_every_level_is_run_more_than_once(monkeypatch):
-    """A kernel that reads memory which it has not set gives other numbers the second time."""
+    """A kernel that reads uninitialized memory gives other numbers in the second run of a level."""
     runs, run = [], checking.run_sample
 
-    def unset(live, inputs, sample):
-        runs.append(live)
-        got = run(live, inputs, sample)
-        first = runs.count(live) == 1
-        return got if first else {name: y + 1 for name, y in got.items()}
+    def run_changed(session, inputs, sample):
+        runs.append(session)
+        outputs = run(session, inputs, sample)
+        is_first = runs.count(session) == 1
+        return outputs if is_first else {name: y + 1 for name, y in outputs.items()}
 
-    monkeypatch.setattr(checking, "run_sample", unset)
+    monkeypatch.setattr(checking, "run_sample", run_changed)
     verdict = converter.check(converter.to_onnx(jnp.sin, [X]), jnp.sin, [X])
     assert [d.level for d in verdict.differences] == [*LEVELS]
 
 
-def test_a_trace_that_differs_is_found():
+def test_wrong_traces_are_found():
     watch = PassChecker(converter.to_onnx(jnp.sin, [X]).retrace, [("given", [X])], jnp.cos)
     with pytest.raises(StepChangedError, match="after 'trace'"):
         watch.check_trace()
     assert not jax.config.jax_enable_x64
 
 
-def test_a_matrix_that_roundings_leave_without_factors_is_judged_by_float64():
-    """All moved evaluations are NaN; the file is off by what its large numbers are rounded by."""
+def test_matrices_without_perturbed_factors_are_judged_by_float64():
+    """If all perturbed evaluations are NaN, float64 decides.
+
+    The file may differ by the rounding of the matrix's large numbers.
+    """
     rng = np.random.default_rng(5)
     basis, _ = np.linalg.qr(rng.standard_normal((90, 90)))
     matrix = ((basis * np.geomspace(2e3, 1e-3, 90)) @ basis.T).astype(np.float32)
     matrix = (matrix + matrix.T) / 2
     right = jnp.linalg.cholesky
     wrong = (lambda m: right(m).at[0, 0].multiply(1.001), lambda m: right(m).at[50, 3].multiply(-1))
-    verdict, *others = (
+    verdict, *other_verdicts = (
         converter.check(converter.to_onnx(fn, [matrix.shape]), right, [matrix])
         for fn in (right, *wrong)
     )
     assert verdict.passed, verdict.differences[:1]
-    assert not any(other.passed for other in others)
+    assert not any(alternative.passed for alternative in other_verdicts)
 
 
 LARGE = 1e6 * (np.eye(4) + np.random.default_rng(6).standard_normal((2, 4, 4)) / 9)
-SIDES = np.random.default_rng(7).standard_normal((2, 4, 3))
+RIGHT_SIDES = np.random.default_rng(7).standard_normal((2, 4, 3))
 
 
 @pytest.mark.parametrize(
     ("fn", "args"),
     [
-        (jnp.linalg.solve, [np.float32(LARGE), np.float32(SIDES)]),
+        (jnp.linalg.solve, [np.float32(LARGE), np.float32(RIGHT_SIDES)]),
         (lambda x: lax.linalg.triangular_solve(x * x, x, lower=True), [np.float32(LARGE)]),
         pytest.param(jax.scipy.linalg.expm, [np.float32(LARGE / 2e6)], marks=pytest.mark.full),
         pytest.param(jnp.linalg.inv, [np.complex64(LARGE * (1 + 0.3j))], marks=pytest.mark.full),
     ],
     ids=["solve", "triangular", "expm", "complex inv"],
 )
-def test_a_factor_beside_a_larger_one_is_no_excuse(fn, args):
-    """Both triangles of a factorization lie in one matrix, and here all of one is below 1."""
-    assert checked(fn, fn, *args).passed
-    assert not checked(lambda *xs: fn(*xs) * 1.001, fn, *args).passed
-    assert not checked(lambda *xs: fn(*xs).at[..., 0, 1].multiply(1.001), fn, *args).passed
+def test_errors_of_the_smaller_factor_are_found(fn, args):
+    """Both triangles of a factorization are in one matrix, and all elements of one are below 1.
+
+    Errors relative to the smaller triangle are found.
+    """
+    assert check_file(fn, fn, *args).passed
+    assert not check_file(lambda *xs: fn(*xs) * 1.001, fn, *args).passed
+    assert not check_file(lambda *xs: fn(*xs).at[..., 0, 1].multiply(1.001), fn, *args).passed
 
 
-SCALED = SIDES[0] * [1e7, 1, 1e-3]
+SCALED = RIGHT_SIDES[0] * [1e7, 1, 1e-3]
 DIAGONALS = np.float32(LARGE[0] / 1e6)
 
 
@@ -193,49 +206,59 @@ DIAGONALS = np.float32(LARGE[0] / 1e6)
     ],
     ids=["solve", "on the right", "tridiagonal", "qr", "complex"],
 )
-def test_a_column_beside_a_larger_one_is_no_excuse(fn):
-    """Each is solved for by itself, whatever the others are."""
-    scaled = np.float32(SCALED)
-    assert checked(fn, fn, scaled).passed
-    assert not checked(lambda b: fn(b).at[0, 1].multiply(1.001), fn, scaled).passed
-    assert not checked(lambda b: fn(b).at[1, 2].multiply(1.001), fn, scaled).passed
+def test_errors_of_smaller_columns_are_found(fn):
+    """Columns are solved independently, so errors relative to a small column are found."""
+    sides = np.float32(SCALED)
+    assert check_file(fn, fn, sides).passed
+    assert not check_file(lambda b: fn(b).at[0, 1].multiply(1.001), fn, sides).passed
+    assert not check_file(lambda b: fn(b).at[1, 2].multiply(1.001), fn, sides).passed
 
 
-def spread(size, far):
-    """A symmetric matrix whose rows and columns are of such sizes, the same correlations."""
+def scaled_matrix(size, ratio):
+    """Return a symmetric matrix with rows and columns of sizes from 1 to ``ratio``.
+
+    The correlations do not depend on the sizes.
+    """
     x = np.random.default_rng(8).standard_normal((size, size))
-    sizes = np.geomspace(1, far, size)
-    return (x @ x.T / size + np.eye(size)) * sizes * sizes[:, None]
+    scales = np.geomspace(1, ratio, size)
+    return (x @ x.T / size + np.eye(size)) * scales * scales[:, None]
 
 
 def factors(a):
-    """Both, each by itself: no pivot is another for roundings."""
+    """Return both triangles of an LU factorization; its pivots do not depend on rounding."""
     packed, _, _ = lax.linalg.lu(a)
     return jnp.tril(packed, -1), jnp.triu(packed)
 
 
 @pytest.mark.parametrize(
-    ("fn", "matrix", "places"),
+    ("fn", "matrix", "indices"),
     [
-        (jnp.linalg.cholesky, spread(5, 1e6), [(0, 0), (2, 1), (4, 0)]),
+        (jnp.linalg.cholesky, scaled_matrix(5, 1e6), [(0, 0), (2, 1), (4, 0)]),
         pytest.param(
-            *(jnp.linalg.cholesky, spread(5, 1e6) + 0j, [(0, 0), (2, 1), (4, 0)]),
+            *(jnp.linalg.cholesky, scaled_matrix(5, 1e6) + 0j, [(0, 0), (2, 1), (4, 0)]),
             marks=pytest.mark.full,
         ),
-        (lambda a: factors(a)[1], spread(5, 1) * np.geomspace(1, 1e7, 5), [(0, 0), (1, 1), (0, 2)]),
+        (
+            lambda a: factors(a)[1],
+            scaled_matrix(5, 1) * np.geomspace(1, 1e7, 5),
+            [(0, 0), (1, 1), (0, 2)],
+        ),
     ],
     ids=["cholesky", "complex cholesky", "lu"],
 )
-def test_a_row_or_column_beside_a_larger_one_is_no_excuse(fn, matrix, places):
-    """A pivot of Cholesky's is as exact as its row is large, one of Gauss's as its column is."""
+def test_errors_of_smaller_rows_or_columns_are_found(fn, matrix, indices):
+    """Errors relative to a small row or column of a factorization are found.
+
+    The rounding error of a pivot depends on its row in Cholesky's and on its column in Gauss's.
+    """
     matrix = np.asarray(matrix, np.complex64 if np.iscomplexobj(matrix) else np.float32)
-    assert checked(fn, fn, matrix).passed
-    for place in places:
-        wrong = checked(lambda a, place=place: fn(a).at[place].multiply(1.001), fn, matrix)
-        assert not wrong.passed, (place, wrong)
+    assert check_file(fn, fn, matrix).passed
+    for index in indices:
+        wrong = check_file(lambda a, index=index: fn(a).at[index].multiply(1.001), fn, matrix)
+        assert not wrong.passed, (index, wrong)
 
 
-REFLECTORS = np.float32(np.tril(SIDES[0], -1) + 1e6 * np.triu(np.ones((4, 3))))
+REFLECTORS = np.float32(np.tril(RIGHT_SIDES[0], -1) + 1e6 * np.triu(np.ones((4, 3))))
 TAUS = np.float32([0.9, 1.2, 0.4])
 
 
@@ -243,31 +266,37 @@ TAUS = np.float32([0.9, 1.2, 0.4])
     "fn",
     [
         lambda a, t: lax.linalg.householder_product(a, t),
-        lambda a, t: lax.linalg.ormqr(a, t, np.float32(SIDES[1]))[:, :1],
+        lambda a, t: lax.linalg.ormqr(a, t, np.float32(RIGHT_SIDES[1]))[:, :1],
         lambda a, t: lax.linalg.ormqr(a, t, np.float32(SCALED))[:, 1:],
     ],
     ids=["product", "applied", "applied to columns"],
 )
-def test_a_triangle_beside_reflectors_is_no_excuse(fn):
-    """What `geqrf` gives holds both, and only what is below the diagonal is read."""
-    assert checked(fn, fn, REFLECTORS, TAUS).passed
-    wrong = checked(lambda a, t: fn(a, t).at[2, 0].multiply(1.001), fn, REFLECTORS, TAUS)
+def test_errors_of_reflectors_with_a_large_triangle_are_found(fn):
+    """The large upper triangle of the result of `geqrf` does not excuse errors.
+
+    Only the reflectors below the diagonal are read.
+    """
+    assert check_file(fn, fn, REFLECTORS, TAUS).passed
+    wrong = check_file(lambda a, t: fn(a, t).at[2, 0].multiply(1.001), fn, REFLECTORS, TAUS)
     assert not wrong.passed, wrong
 
 
 def down_to_zero(x):
-    """Powers, and how many: what is a little off never meets the zero at which its loop ends."""
+    """Return a power and its exponent from a loop that ends at exactly zero.
 
-    def turn(state):
-        left, power, count = state
-        return left - 1, power * 1.1, count + 1
+    A slightly perturbed state never reaches that zero.
+    """
 
-    start = x * 30, x, jnp.int32(0)  # 3.0 of 0.1, which is not exact in binary
-    return lax.while_loop(lambda state: state[0] != 0, turn, start)[1:]
+    def step(state):
+        remaining, power, count = state
+        return remaining - 1, power * 1.1, count + 1
+
+    start = x * 30, x, jnp.int32(0)  # 0.1 · 30 is 3 only by rounding
+    return lax.while_loop(lambda state: state[0] != 0, step, start)[1:]
 
 
-def within(fn):
-    """A loop in a branch of a loop."""
+def in_loop_branch(fn):
+    """Return a function with ``fn``, a loop, in a branch of another loop."""
 
     def step(carry, x):
         return carry, lax.cond(x > 0, fn, lambda x: (x, jnp.int32(0)), x)
@@ -275,11 +304,11 @@ def within(fn):
     return lambda x: lax.scan(step, 0, x)[1]
 
 
-@pytest.mark.parametrize("fn", [lambda x: down_to_zero(x[0]), within(down_to_zero)])
-def test_a_loop_that_roundings_keep_from_its_end_is_left(fn):
-    """Its floats are open and its integers have to be right."""
+@pytest.mark.parametrize("fn", [lambda x: down_to_zero(x[0]), in_loop_branch(down_to_zero)])
+def test_loops_that_rounding_makes_endless_are_judged(fn):
+    """Errors of the floats and the integers of a loop that rounding makes endless are found."""
     x = np.array([0.1, 0.2], np.float32)
-    assert checked(fn, fn, x).passed
+    assert check_file(fn, fn, x).passed
     for wrong in (lambda y, n: (y * 1.001, n), lambda y, n: (y, n + 1)):
-        verdict = checked(lambda x, wrong=wrong: wrong(*fn(x)), fn, x)
+        verdict = check_file(lambda x, wrong=wrong: wrong(*fn(x)), fn, x)
         assert not verdict.passed, verdict

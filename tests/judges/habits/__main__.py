@@ -1,4 +1,4 @@
-"""Write the page: `python -m tests.judges.habits`."""
+"""Write `docs/runtimes.md`: `python -m tests.judges.habits`."""
 
 from pathlib import Path
 

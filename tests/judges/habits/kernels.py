@@ -1,6 +1,7 @@
-"""Which types ONNX Runtime's CPU has no kernel for, operator by operator: asked of itself.
+"""Dtypes for which ONNX Runtime has no kernel on the CPU, by operator.
 
-float16 is nowhere among them: where it has no kernel of its own, ONNX Runtime converts by itself.
+ONNX Runtime itself is asked, by loading a model of one node. float16 is never missing: where it has
+no kernel, ONNX Runtime inserts casts.
 """
 
 from collections.abc import Sequence
@@ -35,15 +36,18 @@ MISSING = {
     "Identity IsInf IsNaN LayerNormalization Range Reshape ScatterElements ScatterND Sign Slice "
     "Squeeze Transpose Unsqueeze",
 }
-"""Operators by the types that their schemas have at opset 23, and no version looked at has."""
+"""By types: the operators whose schemas have these types at opset 23, without a kernel for them.
+
+No version of ONNX Runtime in the tables has these kernels.
+"""
 
 ADDED = {"1.32.0": {"BitShift": "uint16", "Pad": "bfloat16"}}
-"""What the versions before lack as well, by the version that has it."""
+"""By version of ONNX Runtime: the kernels that it added, which older versions lack too."""
 
 FLOATING = ("float16", "bfloat16", "float32", "float64")
-WHOLE = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 DTYPES = {
-    name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in (*FLOATING, *WHOLE, "bool")
+    name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in (*FLOATING, *INTEGERS, "bool")
 }
 FLOATS = {DTYPES[name] for name in FLOATING}
 
@@ -54,36 +58,42 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
 
 
 def missing(op: str) -> str:
-    """The types that the schema has and ONNX Runtime has not."""
+    """Return the names of types that an operator's schema has and for which there is no kernel."""
     schema = onnx.defs.get_schema(op, OPSET)
     constraints = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     inputs = list(schema.inputs)[: 3 if op == "Clip" else schema.min_input]
-    allowed = [constraints.get(each.type_str, [each.type_str]) for each in inputs]
-    # The first one of `Where` is a condition.
+    allowed = [constraints.get(operand.type_str, [operand.type_str]) for operand in inputs]
+    # The first operand of `Where` is the condition.
     return " ".join(
         name
-        for name, number in DTYPES.items()
-        if _written(number) in allowed[op == "Where"] and not _loads(op, schema, allowed, number)
+        for name, dtype in DTYPES.items()
+        if _type_name(dtype) in allowed[op == "Where"] and not _loads(op, schema, allowed, dtype)
     )
 
 
-def _written(dtype: int) -> str:
+def _type_name(dtype: int) -> str:
     return f"tensor({TensorProto.DataType.Name(dtype).lower()})"
 
 
 def _loads(
     op: str, schema: onnx.defs.OpSchema, allowed: Sequence[Sequence[str]], dtype: int
 ) -> bool:
-    """Whether there is a kernel of this type; inputs that cannot have it are integers or truths."""
+    """Return whether there is a kernel of an operator for a dtype.
+
+    Inputs that cannot have this dtype are integers or Booleans.
+    """
     choices = (dtype, TensorProto.INT64, TensorProto.BOOL)
-    types = [next(each for each in choices if _written(each) in those) for those in allowed]
-    names = [f"x{place}" for place in range(len(types))]
+    types = [
+        next(choice for choice in choices if _type_name(choice) in names_allowed)
+        for names_allowed in allowed
+    ]
+    names = [f"x{index}" for index in range(len(types))]
     if op == "Resize":
         types, names = [*types, TensorProto.INT64], [*names, "", "", "sizes"]
     pairs = zip(filter(None, names), types, strict=True)
     inputs = [helper.make_tensor_value_info(*pair, None) for pair in pairs]
     fmod = {"fmod": 1} if op == "Mod" and dtype in FLOATS else {}
-    outputs = [f"y{place}" for place in range(schema.min_output)]
+    outputs = [f"y{index}" for index in range(schema.min_output)]
     node = helper.make_node(op, names, outputs, **ATTRIBUTES.get(op, {}), **fmod)
     graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("y0")])
     opsets = [helper.make_opsetid("", OPSET)]

@@ -1,4 +1,4 @@
-"""The pages that list what runtimes get wrong."""
+"""The pages that list the faults of runtimes: `docs/runtimes.md`, and its details on the site."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -58,16 +58,23 @@ def _entries(habits: Sequence[Habit]) -> Iterator[str]:
 
 
 def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
-    """What is mended comes last, by the version that mended it."""
-    found: dict[str, list[Habit]] = {title: [] for title in TABLES[runtime]}
+    """Return a runtime's faults by heading.
+
+    Mended faults come last, with a heading for the version that mended them.
+    """
+    by_title: dict[str, list[Habit]] = {title: [] for title in TABLES[runtime]}
     for title, habits in TABLES[runtime].items():
         for habit in habits:
-            having = [v for v in VERSIONS[runtime] if v in versions(habit.versions)]
-            later = VERSIONS[runtime][len(having) :]
-            mended = f"Seen in {' and '.join(having)}, mended in {later[0]}" if later else title
-            before = f"Mended in {habit.versions.removeprefix('<')}"
-            found.setdefault(mended if having else before, []).append(habit)
-    return found
+            affected = [v for v in VERSIONS[runtime] if v in versions(habit.versions)]
+            later_versions = VERSIONS[runtime][len(affected) :]
+            mended_title = (
+                f"Seen in {' and '.join(affected)}, mended in {later_versions[0]}"
+                if later_versions
+                else title
+            )
+            mended_before_title = f"Mended in {habit.versions.removeprefix('<')}"
+            by_title.setdefault(mended_title if affected else mended_before_title, []).append(habit)
+    return by_title
 
 
 def _kernels() -> Iterator[str]:
