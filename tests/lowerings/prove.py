@@ -64,7 +64,7 @@ class Result:
     alternative ``once`` does.
     """
 
-    made: Expr | Applied
+    output: Expr | Applied
     once: Expr | Applied | None = None
 
 
@@ -94,7 +94,7 @@ class LoweringCase:
 
 @dataclass(frozen=True)
 class Way:
-    """How a program is converted: opset, strictness, and all passes or only the needed ones (bare)."""
+    """How a program is converted: opset, strictness, and only the needed passes (bare) or all."""
 
     opset: int
     is_strict: bool
@@ -175,7 +175,7 @@ def _has_empty(graph: Graph) -> bool:
 
 
 def prepare(graph: Graph, way: Way, settings: PassSettings) -> None:
-    """Bring a graph into the form that lowering rules accept, with all passes or the needed ones."""
+    """Bring a graph into the form that lowering rules accept, with all or the needed passes."""
     if not way.is_bare or _has_empty(graph):
         passes.run_passes(graph, settings)
         return
@@ -229,10 +229,10 @@ def is_right(
     program = case.draw(drawn)
     way = drawn_way(drawn, op, since)
     settings = way.settings()
-    graph = graph_of(drawn, [result.made for result in program])
+    graph = graph_of(drawn, [result.output for result in program])
     if not _has_operators(graph, settings):
         way = replace(way, is_bare=False)
-    once = graph_of(drawn, [result.once or result.made for result in program])
+    once = graph_of(drawn, [result.once or result.output for result in program])
     original, text = graph.clone(), f"{way}\n{graph}\nof {drawn.inputs}, {drawn.params}"
     try:
         prepare(graph, way, settings)
@@ -261,7 +261,7 @@ def is_right(
 
 
 def is_tame(graph: Graph, drawn: Drawn, expected: Sequence[np.ndarray]) -> bool:
-    """Whether no operand, constant or result is a number for which operators may deviate from JAX."""
+    """Whether no operand, constant or result is a number for which operators may deviate."""
     consts = (v.const for node in graph.walk() for v in node.inputs if v.kind == "const")
     arrays = map(np.asarray, (*drawn.inputs, *drawn.params.values(), *consts, *expected))
     return all(
@@ -273,7 +273,7 @@ def is_tame(graph: Graph, drawn: Drawn, expected: Sequence[np.ndarray]) -> bool:
 def differs(
     case: LoweringCase, actual: np.ndarray, expected: np.ndarray, once: np.ndarray, signs: bool
 ) -> str:
-    """Return how an output of a file differs from JAX's (`expected` or `once`); empty if it agrees."""
+    """Return how an output differs from JAX's (`expected` or `once`), or an empty text."""
     if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
         return f"{actual.dtype}{list(actual.shape)}, not {expected.dtype}{list(expected.shape)}"
     if is_float(expected.dtype):
@@ -313,7 +313,7 @@ class Trial:
     reached: Reached = field(default_factory=set)
 
     def is_right(self, case: LoweringCase, seed: int) -> bool:
-        """Return whether the program of a seed uses the rule, and assert that it agrees with JAX."""
+        """Return whether a seed's program uses the rule, and assert that it agrees with JAX."""
         drawn = Seeded(None, rng=random.Random(f"{self.op}/{self.since}/{seed}"))
         with jax.enable_x64(True), np.errstate(all="ignore"):
             return is_right(case, self.op, self.since, self.watch, self.reached, drawn)

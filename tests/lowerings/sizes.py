@@ -54,7 +54,7 @@ class EvaluatingWriter:
 
 
 def complaint(seed: int) -> str:
-    """Return what is wrong with the value or the bound of a random expression; empty if nothing is."""
+    """Return what is wrong with the value or bound of a random expression, or an empty text."""
     rng, writer = random.Random(seed), EvaluatingWriter()
     arithmetic = Arithmetic(writer.write, writer.ints, {}, {})
 

@@ -43,7 +43,7 @@ EXEMPT: Mapping[str, str] = {
     "DIGAMMA_OF_ZERO": "by the version of JAX",
     "cumlogsumexp": "JAX has none of integers; a graph from outside may",
 }
-"""Parts of decisions of which no program of a single operation takes both sides, with the reasons."""
+"""Parts of decisions of which no program of one operation takes both sides, with the reasons."""
 
 MISSING_PROGRAMS = (
     *("builder.py … dims.same(before[i], dim)", "builder.py … target.count(-1) == 1"),
@@ -113,7 +113,7 @@ def test_size_arithmetic_matches_python() -> None:
 
 @pytest.mark.full
 def test_both_sides_of_decisions_are_taken() -> None:
-    """Programs take both sides of each decision, except of those in `EXEMPT` and `MISSING_PROGRAMS`."""
+    """Programs take both sides of each decision that is not in `EXEMPT` or `MISSING_PROGRAMS`."""
     recorder = Recorder(MODULES)
     recorder.watch(lambda: [*map(sizes.complaint, range(2000))])
     for op, since in RULES:

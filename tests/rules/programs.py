@@ -175,7 +175,7 @@ class Drawn:
         return self.apply(function, *xs)
 
     def apply(self, fn: Callable[..., Array], *xs: Expr, shape: Shape | None = None) -> Expr:
-        """Apply a function. `shape` is needed if it is symbolic and not that of the first operand."""
+        """Apply a function. Give `shape` if it is symbolic and not that of the first operand."""
 
         def run(env: Env) -> Array:
             return fn(*(x.run(env) for x in xs))
