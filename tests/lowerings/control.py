@@ -49,14 +49,14 @@ def _branches(d: Drawn) -> Result:
         lambda a, b: jnp.full_like(a, 1),
     ]
     chosen = [d.pick(functions) for _ in range(d.pick([1, 2, 3, 3, 4, 5]))]
-    which = _branch_index(d)
+    index = _branch_index(d)
     result_index = d.integer(0, 1)
 
     def run(i: Any, a: Any, b: Any) -> Any:
         pairs = [lambda f=f, k=k: (f(a, b), jnp.int32(k)) for k, f in enumerate(chosen)]
         return lax.switch(i, pairs)[result_index]
 
-    return Result(d.apply(run, which, *xs, shape=((shape, ())[result_index])))
+    return Result(d.apply(run, index, *xs, shape=((shape, ())[result_index])))
 
 
 def _chosen_by_truth(d: Drawn) -> Result:
@@ -66,8 +66,8 @@ def _chosen_by_truth(d: Drawn) -> Result:
     nested = d.chance()
 
     def run(c: Any, a: Any) -> Any:
-        other = (lambda: lax.cond(~c, lambda: a, lambda: -a)) if nested else (lambda: -a)
-        return lax.cond(c, lambda: lax.abs(a), other)
+        otherwise = (lambda: lax.cond(~c, lambda: a, lambda: -a)) if nested else (lambda: -a)
+        return lax.cond(c, lambda: lax.abs(a), otherwise)
 
     return Result(d.apply(run, flag, x, shape=shape))
 

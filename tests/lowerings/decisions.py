@@ -23,10 +23,10 @@ class Decision:
     code: CodeType
     offset: int
     sides: tuple[int, int]
-    place: str
+    text: str
 
     def __str__(self) -> str:
-        return self.place
+        return self.text
 
 
 def nested_codes(code: CodeType) -> Iterator[CodeType]:

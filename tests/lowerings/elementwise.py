@@ -97,10 +97,10 @@ def _selected(d: Drawn) -> Result:
     """Draw a selection by a Boolean or an integer, which may be out of range."""
     shape, dtype, count = d.pick(SHAPES), d.pick(ALL), d.integer(1, 4)
     is_boolean = count <= 2 and d.chance()
-    which = boolean(d, shape) if is_boolean else operand(d, shape, "int32", [0, 1, 2, 3, -1, 5])
+    index = boolean(d, shape) if is_boolean else operand(d, shape, "int32", [0, 1, 2, 3, -1, 5])
     pool = subnormal(dtype)
     cases = [operand(d, shape, dtype, pool) for _ in range(count)]
-    return Result(d.apply(lambda w, *xs: lax.select_n(w, *xs), which, *cases, shape=shape))
+    return Result(d.apply(lambda w, *xs: lax.select_n(w, *xs), index, *cases, shape=shape))
 
 
 def _converted(d: Drawn) -> Result:

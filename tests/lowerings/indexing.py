@@ -104,11 +104,11 @@ def _window(d: Drawn, named: bool) -> Window:
     shape, sizes = list[Any](), list[Any]()
     for role in roles:
         size: Any = 2 if role == "shared" else d.pick([3, 4])
-        whole = size
+        full = size
         if named and role in ("whole", "single", "shared") and d.chance():
-            size = whole = "n"
+            size = full = "n"
         shape.append(size)
-        window = {"wide": d.pick([2, 3]), "whole": whole, "short": d.pick([0, 1, 2])}
+        window = {"wide": d.pick([2, 3]), "whole": full, "short": d.pick([0, 1, 2])}
         sizes.append(window.get(role, 1))
     pointed = [i for i, role in enumerate(roles) if role in ("single", "wide")]
     if d.chance():

@@ -118,7 +118,7 @@ NEEDED = ("decompose", "windows", "deviations", "arithmetic", "quirks", "dtype f
 
 def opsets_of(op: Op, since: int) -> list[int]:
     """Return the opsets at which the rule that exists since opset `since` is the newest one."""
-    newer = [other for other in BUILTIN_RULES[op] if other > since]
+    newer = [version for version in BUILTIN_RULES[op] if version > since]
     return [o for o in OPSETS_TESTED if since <= o < min(newer, default=OPSETS[-1] + 1)]
 
 

@@ -24,18 +24,18 @@ POINTWISE = [
 BARE = (2, 3, 4)
 
 
-def insert_axis(d: Drawn, at: int, dtype: str) -> Expr:
+def insert_axis(d: Drawn, axis_of_one: int, dtype: str) -> Expr:
     """Return an input of shape `BARE` into which an axis of size one is inserted at `at`."""
-    shape = (*BARE[:at], 1, *BARE[at:])
+    shape = (*BARE[:axis_of_one], 1, *BARE[axis_of_one:])
     return d.apply(lambda a: a.reshape(shape), d.input(BARE, dtype))
 
 
 def pointwise(d: Drawn) -> Expr:
     """Draw an elementwise operation; one of several operands may be a constant number."""
-    op, at = d.pick(POINTWISE), d.integer(0, 3)
+    op, axis_of_one = d.pick(POINTWISE), d.integer(0, 3)
     arity = COUNT.get(op) or (2 if op.broadcasts else 1)
     dtype = d.pick(dtypes_of(op))
-    xs = [insert_axis(d, at, dtype) for _ in range(arity)]
+    xs = [insert_axis(d, axis_of_one, dtype) for _ in range(arity)]
     if arity > 1 and d.chance():
         xs[d.integer(0, arity - 1)] = d.number(xs[0].shape, dtype)
     return d.apply(LAX[op], *xs)
@@ -43,16 +43,18 @@ def pointwise(d: Drawn) -> Expr:
 
 def moving(d: Drawn) -> Expr:
     """Draw an operation with a parameter for each axis, or for one axis."""
-    at = d.integer(0, 3)
-    xs = [insert_axis(d, at, "float32") for _ in range(2)]
-    axis = d.pick([i for i in range(4) if i != at or d.chance()])
-    widths = tuple((0, 0) if i == at else (d.integer(0, 1), d.integer(0, 2)) for i in range(4))
+    axis_of_one = d.integer(0, 3)
+    xs = [insert_axis(d, axis_of_one, "float32") for _ in range(2)]
+    axis = d.pick([i for i in range(4) if i != axis_of_one or d.chance()])
+    widths = tuple(
+        (0, 0) if i == axis_of_one else (d.integer(0, 1), d.integer(0, 2)) for i in range(4)
+    )
     function = d.pick(
         (
             lambda a, b: jnp.concatenate([a, b], axis),
             lambda a, b: jnp.pad(a, widths),
             lambda a, b: a[:, :2][..., ::2],
-            lambda a, b: lax.rev(a, (axis,)) if axis != at else a[..., 1:],
+            lambda a, b: lax.rev(a, (axis,)) if axis != axis_of_one else a[..., 1:],
         )
     )
     return d.apply(function, *xs)
@@ -70,11 +72,11 @@ def dropped(d: Drawn) -> Expr:
 def repeated(d: Drawn) -> Expr:
     """Draw repeated elements along one or two axes, or a tiled axis (no rule applies to that)."""
     x, axis = d.input((2, 3, 4, 2), "float32", PLAIN), d.integer(0, 3)
-    times, other = d.integer(2, 3), d.pick((None, 1, 2))
+    times, second_axis = d.integer(2, 3), d.pick((None, 1, 2))
 
     def run(a: Any) -> Any:
         y = jnp.repeat(a, times, axis)
-        return y if other is None else jnp.repeat(y, 2, other)
+        return y if second_axis is None else jnp.repeat(y, 2, second_axis)
 
     return d.apply(run if d.integer(0, 3) else lambda a: jnp.tile(a, (1, times, 1, 1)), x)
 

@@ -208,14 +208,16 @@ def rolled(d: Drawn) -> Expr:
 def entry(d: Drawn) -> Expr:
     x = d.input(d.pick([(4, 2), (3, 2, 2)]), "int32")
     axis = d.integer(0, len(x.shape) - 1)
-    at = d.integer(0, x.shape[axis] - 1)
-    return d.apply(lambda a: lax.index_in_dim(a, at, axis, keepdims=False), x)
+    index = d.integer(0, x.shape[axis] - 1)
+    return d.apply(lambda a: lax.index_in_dim(a, index, axis, keepdims=False), x)
 
 
 def parted(d: Drawn) -> list[Expr]:
     x, axis = d.input((4, 6), "int32"), d.integer(0, 1)
-    at = sorted({d.integer(1, 3), d.integer(1, 3)})
-    return [d.apply(lambda a, i=i: jnp.split(a, at, axis)[i], x) for i in range(len(at) + 1)]
+    bounds = sorted({d.integer(1, 3), d.integer(1, 3)})
+    return [
+        d.apply(lambda a, i=i: jnp.split(a, bounds, axis)[i], x) for i in range(len(bounds) + 1)
+    ]
 
 
 def taken(d: Drawn) -> Expr:

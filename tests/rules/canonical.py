@@ -15,7 +15,7 @@ from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.ir.rewrite import drop_dead, sweep
 from converter.layout import broadcast
-from tests.rules.moved import MOVES, moves, stacked, turned, unstacked
+from tests.rules.moved import MOVES, moves, stacked, transposed, unstacked
 from tests.rules.programs import ALL, FLOATS, INTEGERS, NUMBERS, SHAPES, SPECIAL, Drawn, Expr
 from tests.rules.prove import Case, Draw
 
@@ -108,11 +108,11 @@ def select(d: Drawn) -> Expr:
     """Draw a selection among two or three cases, which may be the same value."""
     shape, dtype, count = d.pick(SHAPES), d.pick(ALL), d.pick([2, 2, 3])
     index_dtype = "bool" if count == 2 else "int32"
-    which = d.pick([d.number, d.constant, d.input])(shape, index_dtype, [0, 1, 2][:count])
+    index = d.pick([d.number, d.constant, d.input])(shape, index_dtype, [0, 1, 2][:count])
     cases = [d.operand(shape, dtype) for _ in range(count)]
     if d.chance():
         cases = [cases[0]] * count
-    return d.apply(lambda w, *xs: lax.select_n(w, *xs), which, *cases)
+    return d.apply(lambda w, *xs: lax.select_n(w, *xs), index, *cases)
 
 
 def power(d: Drawn) -> Expr:
@@ -125,22 +125,22 @@ def power(d: Drawn) -> Expr:
 def drawn_bits(d: Drawn) -> Expr:
     """Draw a float in [1, 2) from its bits, minus a number, as `jax.random.uniform` does."""
     kind, bits, digits = d.pick([("float32", "uint32", 23), ("float64", "uint64", 52)])
-    n, one = np.dtype(bits).type, np.ones((), kind).view(bits)
+    n, bits_of_one = np.dtype(bits).type, np.ones((), kind).view(bits)
     x = d.input((2, 3), bits)
     x = d.apply(lambda a: lax.shift_right_logical(a, n(jnp.iinfo(bits).bits - digits)), x)
-    x = d.apply(lambda a: lax.bitcast_convert_type(a | one, kind), x)
-    less = np.asarray(d.pick([1.0, 1.0, 0.5]), kind)
-    return d.apply(lambda a: a - less, x)
+    x = d.apply(lambda a: lax.bitcast_convert_type(a | bits_of_one, kind), x)
+    offset = np.asarray(d.pick([1.0, 1.0, 0.5]), kind)
+    return d.apply(lambda a: a - offset, x)
 
 
 def by_turns(d: Drawn) -> Expr:
     """Draw the sum of two arrays padded with interior zeros, as in `lax.associative_scan`."""
     dtype, size = d.pick(("float32", "int32", "bool")), d.integer(1, 4)
-    more = d.integer(0, 1)
+    extra = d.integer(0, 1)
     zero = np.zeros((), dtype)
-    x, y = d.input((2, size + more), dtype), d.input((2, size), dtype)
-    low = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (0, 1 - more, 1))), x)
-    high = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (1, more, 1))), y)
+    x, y = d.input((2, size + extra), dtype), d.input((2, size), dtype)
+    low = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (0, 1 - extra, 1))), x)
+    high = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (1, extra, 1))), y)
     pair = d.pick([(low, high), (high, low)])
     return d.apply(lax.bitwise_or if dtype == "bool" else lax.add, *pair)
 
@@ -185,8 +185,8 @@ def cumulative(fn: Callable[..., Any]) -> Draw:
 def product(d: Drawn) -> Expr:
     """Draw an einsum whose operands have axes in any order, some of which are broadcast."""
     letters = {"b": 2, "c": 1, "i": 3, "j": 2, "k": d.pick([4, 0, 1])}
-    left, right = d.order(3), d.order(3)
-    names = ["".join("bik"[i] for i in left), "".join("bkj"[i] for i in right)]
+    left_order, right_order = d.order(3), d.order(3)
+    names = ["".join("bik"[i] for i in left_order), "".join("bkj"[i] for i in right_order)]
     out = d.pick(["bij", "ijb", "jib", "bi"])
     dtype = d.pick(["int32", "float32", "bool"])
     dtype = "int32" if dtype == "bool" else dtype
@@ -225,8 +225,8 @@ def windowed(bind: Callable[..., Any], start: Any) -> Draw:
     def draw(d: Drawn) -> Expr:
         x = d.input((2, d.pick([0, 3])), "float32")
         shape = {"window_dimensions": (1, 2), "window_strides": (1, 1)}
-        more = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
-        return d.apply(lambda a: bind(a, padding=((0, 0), (2, 2)), **shape, **more), x)
+        dilations = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
+        return d.apply(lambda a: bind(a, padding=((0, 0), (2, 2)), **shape, **dilations), x)
 
     return draw
 
@@ -301,7 +301,7 @@ def insert_size(graph: Graph) -> None:
 # ------------------------------------------------------------------------------------------ cases
 
 
-def others(op: Op) -> Callable[[Graph], None]:
+def other_rules(op: Op) -> Callable[[Graph], None]:
     """Return a step with the rules of all other operations, which canonicalizes the operands."""
     rules = {key: rule for key, rule in canonicalize.RULES.items() if key is not op}
 
@@ -357,7 +357,7 @@ DRAWS: dict[Op, Draw] = {
     ops.lt_to: total_order(lax.lt_to_p.bind),
     ops.stack: stacked,
     ops.unstack: unstacked,
-    ops.transpose: _pick_draw(moves(ops.transpose), lambda d: turned(d, product(d))),
+    ops.transpose: _pick_draw(moves(ops.transpose), lambda d: transposed(d, product(d))),
     ops.dot_general: product,
     ops.einsum: product,
     ops.cumsum: cumulative(lax.cumsum),
@@ -400,7 +400,7 @@ def case_of(op: Op) -> Case:
     """Return the case for the canonicalization rules of an operation."""
     if op in BY_HAND:
         return BY_HAND[op]
-    optional = (others(op), drop_broadcasts) if op.broadcasts else (others(op),)
+    optional = (other_rules(op), drop_broadcasts) if op.broadcasts else (other_rules(op),)
     return Case(
         DRAWS[op],
         perhaps=optional,

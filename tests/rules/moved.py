@@ -29,7 +29,7 @@ def _reshape(d: Drawn, x: Expr) -> Expr:
     return d.apply(lambda a: lax.reshape(a, shape), x)
 
 
-def turned(d: Drawn, x: Expr) -> Expr:
+def transposed(d: Drawn, x: Expr) -> Expr:
     order = d.order(len(x.shape))
     return d.apply(lambda a: lax.transpose(a, order), x, shape=tuple(x.shape[i] for i in order))
 
@@ -48,8 +48,8 @@ def _broadcast(d: Drawn, x: Expr) -> Expr:
 
 def _axis(d: Drawn, x: Expr) -> int | None:
     """Return an axis of known size, or None if all sizes are symbolic."""
-    known = [i for i, size in enumerate(x.shape) if not isinstance(size, str)]
-    return d.pick(known) if known else None
+    axes = [i for i, size in enumerate(x.shape) if not isinstance(size, str)]
+    return d.pick(axes) if axes else None
 
 
 def _slice(d: Drawn, x: Expr) -> Expr:
@@ -78,8 +78,10 @@ def _concatenate(d: Drawn, x: Expr) -> Expr:
     if other.shape[:axis] + other.shape[axis + 1 :] != x.shape[:axis] + x.shape[axis + 1 :]:
         other = x
     xs = d.pick([(x,), (x, other), (other, x), (x, other, other)])
-    wide = tuple(sum(v.shape[i] for v in xs) if i == axis else s for i, s in enumerate(x.shape))
-    return d.apply(lambda *parts: lax.concatenate(parts, axis), *xs, shape=wide)
+    result_shape = tuple(
+        sum(v.shape[i] for v in xs) if i == axis else s for i, s in enumerate(x.shape)
+    )
+    return d.apply(lambda *parts: lax.concatenate(parts, axis), *xs, shape=result_shape)
 
 
 def _broadcast_like(d: Drawn, x: Expr) -> Expr:
@@ -150,7 +152,7 @@ def _index(d: Drawn, x: Expr) -> Expr:
 
 MOVES: dict[Op, Callable[[Drawn, Expr], Expr]] = {
     ops.reshape: _reshape,
-    ops.transpose: turned,
+    ops.transpose: transposed,
     ops.broadcast_in_dim: _broadcast,
     ops.slice: _slice,
     ops.rev: _rev,
@@ -181,8 +183,8 @@ def stacked(d: Drawn) -> Expr:
     shape = d.pick(SHAPES)
     xs = [d.input(shape, "int32") for _ in range(d.integer(1, 3))]
     axis = d.integer(0, len(shape))
-    wide = (*shape[:axis], len(xs), *shape[axis:])
-    return d.apply(lambda *a: lax.stack_p.bind(*a, axis=axis), *xs, shape=wide)
+    result_shape = (*shape[:axis], len(xs), *shape[axis:])
+    return d.apply(lambda *a: lax.stack_p.bind(*a, axis=axis), *xs, shape=result_shape)
 
 
 def unstacked(d: Drawn) -> list[Expr]:

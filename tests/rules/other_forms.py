@@ -124,8 +124,8 @@ def by_matrices(d: Drawn) -> Expr:
                 a.shape
             )
         elif form == "first":
-            turned = jnp.einsum("ncij,bnhcj->ibnhc", m, pairs)
-            return jnp.moveaxis(turned, 0, -1).reshape(a.shape)
+            rotated = jnp.einsum("ncij,bnhcj->ibnhc", m, pairs)
+            return jnp.moveaxis(rotated, 0, -1).reshape(a.shape)
         elif form == "matmul":
             y = (m[:, None] @ pairs[..., None])[..., 0]
         elif form == "row":

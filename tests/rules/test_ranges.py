@@ -40,13 +40,13 @@ def converted(d: Drawn) -> Expr:
 SMALL = (jnp.float8_e4m3fn, jnp.float8_e5m2)
 
 
-def of_node(op: Op, shape: tuple[int, ...], *others: Value, **params: Any) -> Case:
+def of_node(op: Op, shape: tuple[int, ...], *operands: Value, **params: Any) -> Case:
     """Return a case for a node that JAX does not trace: the operation on a bounded operand."""
 
     def insert(graph: Graph) -> None:
         x = graph.outputs[0]
         meaning = None if op.formula else lambda arrays, _: [MEANINGS[op](*arrays)]
-        inputs = [x, *(others or [x] * (op is ops.add_any))]
+        inputs = [x, *(operands or [x] * (op is ops.add_any))]
         node = make_node(op, inputs, [(shape, x.dtype)], params, meaning=meaning)
         graph.nodes.append(node)
         graph.outputs = [node.out]

@@ -113,20 +113,22 @@ def test_calls_excluded_from_fusion_are_inlined():
     assert converter.to_onnx(resized, [(3, 5, 7)], fuse=["resize"]).report.fused["Resize"] == 1
 
 
-@pytest.mark.each("image", "place")
+@pytest.mark.each("image_axis", "point_axis")
 @pytest.mark.parametrize("mode", ["constant", "nearest"])
-@pytest.mark.parametrize("place", [None, 0, 1])
-@pytest.mark.parametrize("image", [0, 1, 2])
-def test_batched_sampling_is_recognised_at_any_axis(image, place, mode):
-    """A vmapped sampling becomes GridSample; `place` is the batch axis of the points, if any."""
+@pytest.mark.parametrize("point_axis", [None, 0, 1])
+@pytest.mark.parametrize("image_axis", [0, 1, 2])
+def test_batched_sampling_is_recognised_at_any_axis(image_axis, point_axis, mode):
+    """A vmapped sampling becomes GridSample, with batched points or the same for all images."""
 
     def fn(x, rows, columns):
         return map_coordinates(x, [rows, columns], order=1, mode=mode)
 
     rng = np.random.default_rng(1)
-    x = np.moveaxis(rng.normal(size=(4, 5, 7)), 0, image).astype(np.float32)
-    points = rng.uniform(-1, 8, size=(2, 4, 4) if place is not None else (2, 6)).astype(np.float32)
-    fn = jax.vmap(fn, in_axes=(image, place, place), out_axes=1)
+    x = np.moveaxis(rng.normal(size=(4, 5, 7)), 0, image_axis).astype(np.float32)
+    points = rng.uniform(-1, 8, size=(2, 4, 4) if point_axis is not None else (2, 6)).astype(
+        np.float32
+    )
+    fn = jax.vmap(fn, in_axes=(image_axis, point_axis, point_axis), out_axes=1)
     export = converter.to_onnx(fn, [x, *points])
     assert export.report.histogram["GridSample"] == 1
     (actual,) = converter.run(export, [x, *points]).values()
