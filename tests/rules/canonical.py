@@ -271,7 +271,7 @@ def looped(d: Drawn) -> list[Expr]:
 def by_hand(op: Op, change: Callable[[Any], Any] = lambda x: x, **params: Any) -> Case:
     """Return a case for a node that JAX does not trace, which computes `change` of its operand.
 
-    The node is inserted before the last node of the graph.
+    The node is inserted in front of the operand of the graph's last node.
     """
 
     def insert(graph: Graph) -> None:
@@ -290,7 +290,7 @@ def by_hand(op: Op, change: Callable[[Any], Any] = lambda x: x, **params: Any) -
 
 
 def insert_size(graph: Graph) -> None:
-    """Insert the node that makes a number of a size that is known, as an operand of the output."""
+    """Replace the operand of the output by a size that is constant by now."""
     node = graph.outputs[0].node
     assert node is not None
     size = make_node(ops.dim_as_value, [], [((), np.dtype("int32"))], {"dim": 5})
@@ -380,7 +380,7 @@ DRAWS: dict[Op, Draw] = {
 }
 
 ZEROS = (ops.add, ops.sub)
-"""Operations for which the sign of zero may differ: XLA too replaces ``x + 0`` by x, even by -0."""
+"""Operations for which signs of zeros may differ: XLA too replaces ``x + 0`` by x, which may be -0."""
 
 UNITS = {ops.pow: 2}
 """Units in the last place by operation: in a power, a root and a product are rounded once each."""
