@@ -380,7 +380,7 @@ DRAWS: dict[Op, Draw] = {
 }
 
 ZEROS = (ops.add, ops.sub)
-"""Operations for which signs of zeros may differ: XLA too replaces ``x + 0`` by x, which may be -0."""
+"""Operations for which signs of zeros may differ: XLA too replaces ``x + 0`` by x (also -0)."""
 
 UNITS = {ops.pow: 2}
 """Units in the last place by operation: in a power, a root and a product are rounded once each."""
