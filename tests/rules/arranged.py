@@ -273,7 +273,7 @@ def convolved(d: Drawn) -> Expr:
 
 
 def windowed(bind: Callable[..., Any]) -> Draw:
-    """Return a draw of a pooling with strides, padding and dilations. `bind` calls it."""
+    """Return a draw of a pooling by `bind`, with strides, padding and dilations."""
 
     def draw(d: Drawn) -> Expr:
         dtype = d.pick(("float32", "float32", "int32"))
