@@ -1,5 +1,6 @@
-"""Every lowering rule on its own: its operation on drawn operands, in ONNX Runtime and in JAX.
+"""Every lowering rule: files with its operation on drawn operands, in ONNX Runtime against JAX.
 
-`operands` are the ways in which an operand may be made, `prove` runs a program, `decisions` records
-which sides of the decisions in `converter/lower` were taken; the other modules draw programs.
+`operands` draws operands from every kind of source. `prove` converts, runs and compares a program.
+`decisions` records which sides of the conditional jumps in `converter/lower` were taken. The other
+modules draw programs.
 """

@@ -1,4 +1,4 @@
-"""Programs of the operators that recognisers and layout rules write, on the operands they give."""
+"""Programs of composites, with the operands that recognisers and layout rules give them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ FEW = [0.5, -0.75, 1.25, -1.5, 0.25]
 
 
 def _x(d: Drawn, shape: Shape, dtype: str = "float32") -> Expr:
-    """Numbers of a size at which an operator only rounds otherwise than JAX."""
+    """Draw an operand of moderate numbers, for which operators only round otherwise than JAX."""
     return d.pick([d.input, d.input, d.param, d.constant])(shape, dtype, moderate(dtype))
 
 
@@ -26,11 +26,12 @@ def _weights(d: Drawn, shape: Shape, dtype: str = "float32", pool: Sequence[floa
     return d.pick([d.input, d.param, d.constant])(shape, dtype, pool)
 
 
-def _perhaps(d: Drawn, shape: Shape, dtype: str) -> list[Expr]:
+def _optional(d: Drawn, shape: Shape, dtype: str) -> list[Expr]:
+    """Draw no or one optional operand."""
     return [_weights(d, shape, dtype)] if d.chance() else []
 
 
-def _product(d: Drawn) -> Result:
+def _matmul(d: Drawn) -> Result:
     left, right, out = d.pick(PRODUCTS)
     dtype = d.pick(["float32", "float64", "float16", "int32", "int8"])
     x, y = (operand(d, shape, dtype, moderate(dtype)) for shape in (left, right))
@@ -46,12 +47,12 @@ PRODUCTS: tuple[tuple[Shape, Shape, Callable[[Value, Value], Any]], ...] = (
 )
 
 
-def _normed(op: Op, more: bool) -> Callable[[Drawn], Result]:
+def _normed(op: Op, has_bias: bool) -> Callable[[Drawn], Result]:
     def one(d: Drawn) -> Result:
         shape, dtype = d.pick([(2, 3), ("n", 4), (2, 2, 4)]), d.pick(["float32", "float16"])
         axis = len(shape) - 1
         inner = shape[axis:]
-        bias = _perhaps(d, inner, dtype) if more else []
+        bias = _optional(d, inner, dtype) if has_bias else []
         params = {"axis": axis, "epsilon": 1e-5}
         return Result(Applied(op, [_x(d, shape, dtype), _weights(d, inner, dtype), *bias], params))
 
@@ -72,7 +73,7 @@ def _by_channel(op: Op) -> Callable[[Drawn], Result]:
         shape = d.pick([(2, 4, 3), ("n", 4, 2, 2)])
         channels = [_weights(d, (4,)) for _ in range(2)]
         if op is ops.group_norm:
-            # With groups of several channels the layout asks for an opset with the operator.
+            # For groups of several channels, the layout needs an opset that has the operator.
             return Result(Applied(op, [_x(d, shape), *channels], {"groups": 4, "epsilon": 1e-5}))
         scale, bias = channels
         mean, variance = _weights(d, (4,)), _weights(d, (4,), pool=POSITIVE)
@@ -82,8 +83,8 @@ def _by_channel(op: Op) -> Callable[[Drawn], Result]:
 
 
 def _rotated(d: Drawn) -> Result:
-    heads, width, flat = 2, 4, d.chance()
-    x = _x(d, (1, 3, heads * width) if flat else (1, heads, 3, width))
+    heads, width, is_3d = 2, 4, d.chance()
+    x = _x(d, (1, 3, heads * width) if is_3d else (1, heads, 3, width))
     ids = [d.input((1, 3), "int64", [0, 1, 2, 4])] if d.chance() else []
     table: Shape = (5, width // 2) if ids else (1, 3, width // 2)
     tables = [_weights(d, table) for _ in range(2)]
@@ -92,11 +93,11 @@ def _rotated(d: Drawn) -> Result:
 
 
 def _attended(d: Drawn) -> Result:
-    flat, group = d.chance(), d.pick([1, 2])
+    is_3d, group = d.chance(), d.pick([1, 2])
     q_heads, width = 2 * group, 4
     kv_heads = 2
     shapes: list[Shape] = [(2, 3, q_heads * width), *((2, 5, kv_heads * width),) * 2]
-    if not flat:
+    if not is_3d:
         shapes = [(2, q_heads, 3, width), *((2, kv_heads, 5, width),) * 2]
     dtype = d.pick(SUPPORTED)
     mask = [d.input((1, 1, 3, 5), dtype, [0.0, -1.0, 0.5])] if d.chance() else []
@@ -121,27 +122,31 @@ RECURRENT = {
 
 
 def _recurrent(op: Op) -> Callable[[Drawn], Result]:
-    gates, states, usual = RECURRENT[op]
+    gates, states, activations = RECURRENT[op]
 
     def one(d: Drawn) -> Result:
-        turns, batch, width, size = d.pick([3, "n"]), d.pick([2, "m"]), 2, 3
-        first = [_x(d, (1, batch, size)) for _ in range(states)] if d.chance() else []
+        length, batch, width, size = d.pick([3, "n"]), d.pick([2, "m"]), 2, 3
+        initial = [_x(d, (1, batch, size)) for _ in range(states)] if d.chance() else []
         xs = [
-            d.input((turns, batch, width), "float32", FEW),
+            d.input((length, batch, width), "float32", FEW),
             _weights(d, (1, gates * size, width)),
             _weights(d, (1, gates * size, size)),
             _weights(d, (1, 2 * gates * size)),
         ]
-        names = usual if d.chance() else [d.pick([*usual, "relu", "hard_sigmoid"]) for _ in usual]
-        params: dict[str, Any] = {"reverse": d.chance(), "activations": names}
+        chosen = (
+            activations
+            if d.chance()
+            else [d.pick([*activations, "relu", "hard_sigmoid"]) for _ in activations]
+        )
+        params: dict[str, Any] = {"reverse": d.chance(), "activations": chosen}
         if op is ops.gru:
             params["reset_last"] = d.chance()
 
         def types(x: Value, *_: Value) -> list[tuple[Any, Any]]:
-            many, few = (x.shape[0], 1, x.shape[1], size), (1, x.shape[1], size)
-            return [(many, x.dtype), *((few, x.dtype),) * states]
+            sequence, state = (x.shape[0], 1, x.shape[1], size), (1, x.shape[1], size)
+            return [(sequence, x.dtype), *((state, x.dtype),) * states]
 
-        return Result(Applied(op, [*xs, *first], params, types))
+        return Result(Applied(op, [*xs, *initial], params, types))
 
     return one
 
@@ -151,7 +156,7 @@ SINCE_18 = (("linear", True), ("cubic", True))
 
 
 def _resized(d: Drawn) -> Result:
-    """Images [batch, channels, rows, columns], which layout rules make of others."""
+    """Draw a resize of images [batch, channels, rows, columns], the layout that rules produce."""
     kind = d.pick(KINDS)
     rows, columns = d.pick([(6, 8), (3, 4), (5, 2), (6, 5)])
     batch = d.pick([1, 2, "n"])
@@ -181,11 +186,11 @@ def _pool_params(d: Drawn) -> dict[str, Any]:
 
 
 def _windows(shape: Any, p: dict[str, Any]) -> Any:
-    """How many windows there are along each axis."""
+    """Return the output shape of windows with the parameters `p` over an input of this shape."""
     rows = zip(shape[2:], p["size"], p["strides"], p["padding"], p["dilation"], strict=True)
     counts = [
-        (size + sum(pads) - (window - 1) * apart - 1) // stride + 1
-        for size, window, stride, pads, apart in rows
+        (size + sum(pads) - (window - 1) * dilation - 1) // stride + 1
+        for size, window, stride, pads, dilation in rows
     ]
     return (*shape[:2], *(dims.as_dim(c) for c in counts))
 
@@ -210,13 +215,13 @@ def _pool_gradient(d: Drawn) -> Result:
     p = {"size": (2, 2), "strides": d.pick([(1, 1), (2, 2)]), "dilation": (1, 1)}
     p |= {"padding": d.pick([((0, 0), (0, 0)), ((0, 1), (1, 0))])}
     batch = d.pick([1, "n"])
-    # All different, as it is open which of several maxima gets a gradient.
+    # All elements differ, because any of several equal maxima may get the gradient.
     numbers = [float(n) for n in range(40)]
     x = d.input((batch, 1, 4, 4), "float32", numbers)
-    place = len(d.inputs) - 1
+    index = len(d.inputs) - 1
     rng = np.random.default_rng(d.integer(0, 99))
-    d.inputs[place] = rng.permutation(d.inputs[place].size).reshape(d.inputs[place].shape)
-    d.inputs[place] = d.inputs[place].astype(np.float32)
+    d.inputs[index] = rng.permutation(d.inputs[index].size).reshape(d.inputs[index].shape)
+    d.inputs[index] = d.inputs[index].astype(np.float32)
     source = d.input((*_windows((batch, 1, 4, 4), p),), "float32", FEW)
     return Result(Applied(ops.max_pool_scatter, [x, source], p))
 
@@ -236,11 +241,11 @@ def _convolved(d: Drawn) -> Result:
         shape = _windows(v.shape, {**p, "size": (2, 2)})
         return [((shape[0], 2, *shape[2:]), v.dtype)]
 
-    return Result(Applied(ops.conv, [x, w, *_perhaps(d, (2,), "float32")], p, types))
+    return Result(Applied(ops.conv, [x, w, *_optional(d, (2,), "float32")], p, types))
 
 
-def _of_named_kernel(d: Drawn) -> Result:
-    """The size of the kernel is a name: the operator asks the second operand."""
+def _conv_of_symbolic_kernel(d: Drawn) -> Result:
+    """Draw a convolution with a kernel of symbolic size, which ONNX reads from the kernel."""
     p: dict[str, Any] = {
         "strides": (1, 1),
         "padding": ((0, 0), (0, 0)),
@@ -256,7 +261,7 @@ def _of_named_kernel(d: Drawn) -> Result:
     return Result(Applied(ops.conv, [x, w], p, types))
 
 
-def _of_integers(d: Drawn) -> Result:
+def _conv_of_integers(d: Drawn) -> Result:
     p: dict[str, Any] = {
         "strides": (1, 1),
         "padding": ((0, 0), (0, 0)),
@@ -267,8 +272,8 @@ def _of_integers(d: Drawn) -> Result:
     return Result(Applied(ops.conv, [x, w], p, lambda v, _: [((1, 2, 4, 3), v.dtype)]))
 
 
-def _turned(d: Drawn) -> Result:
-    """Transposed, with cuts off either end, below zero one that gains."""
+def _conv_transposed(d: Drawn) -> Result:
+    """Draw a transposed convolution whose ends are cut; a negative cut adds elements."""
     groups, strides = d.pick([1, 2]), d.pick([(1, 1), (2, 2)])
     cuts = d.pick([((0, 0), (0, 0)), ((1, 0), (0, 1))])
     if strides == (2, 2) and d.chance():
@@ -282,35 +287,37 @@ def _turned(d: Drawn) -> Result:
         sizes = [(size - 1) * s + k - low - high for size, k, s, (low, high) in rows]
         return [((v.shape[0], 2 * groups, *sizes), v.dtype)]
 
-    bias = _perhaps(d, (2 * groups,), "float32")
+    bias = _optional(d, (2 * groups,), "float32")
     return Result(Applied(ops.conv_transpose, [x, w, *bias], p, types))
 
 
-def _near(draw: Callable[[Drawn], Result], units: float = 32, refusal: str = "") -> LoweringCase:
+def _rounded_case(
+    draw: Callable[[Drawn], Result], units: float = 32, refusal: str = ""
+) -> LoweringCase:
     return LoweringCase(results(draw), units, of_largest=True, refusal=refusal)
 
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
-    ops.matmul: [_near(_product)],
-    ops.layer_norm: [_near(_normed(ops.layer_norm, True))],
-    ops.rms_norm: [_near(_normed(ops.rms_norm, False))],
-    ops.softmax: [_near(_softmax(ops.softmax))],
-    ops.log_softmax: [_near(_softmax(ops.log_softmax))],
-    ops.group_norm: [_near(_by_channel(ops.group_norm))],
-    ops.batch_norm: [_near(_by_channel(ops.batch_norm))],
-    ops.rotary_heads: [_near(_rotated)],
-    ops.attention: [_near(_attended)],
-    **{op: [_near(_recurrent(op))] for op in RECURRENT},
-    ops.resize: [_near(_resized)],
-    ops.grid_sample: [_near(_sampled)],
-    ops.max_pool: [_near(_pooled(ops.max_pool), 0)],
-    ops.avg_pool: [_near(_pooled(ops.avg_pool))],
-    ops.sum_pool: [_near(_pooled(ops.sum_pool))],
-    ops.max_pool_scatter: [_near(_pool_gradient)],
+    ops.matmul: [_rounded_case(_matmul)],
+    ops.layer_norm: [_rounded_case(_normed(ops.layer_norm, True))],
+    ops.rms_norm: [_rounded_case(_normed(ops.rms_norm, False))],
+    ops.softmax: [_rounded_case(_softmax(ops.softmax))],
+    ops.log_softmax: [_rounded_case(_softmax(ops.log_softmax))],
+    ops.group_norm: [_rounded_case(_by_channel(ops.group_norm))],
+    ops.batch_norm: [_rounded_case(_by_channel(ops.batch_norm))],
+    ops.rotary_heads: [_rounded_case(_rotated)],
+    ops.attention: [_rounded_case(_attended)],
+    **{op: [_rounded_case(_recurrent(op))] for op in RECURRENT},
+    ops.resize: [_rounded_case(_resized)],
+    ops.grid_sample: [_rounded_case(_sampled)],
+    ops.max_pool: [_rounded_case(_pooled(ops.max_pool), 0)],
+    ops.avg_pool: [_rounded_case(_pooled(ops.avg_pool))],
+    ops.sum_pool: [_rounded_case(_pooled(ops.sum_pool))],
+    ops.max_pool_scatter: [_rounded_case(_pool_gradient)],
     ops.conv: [
-        _near(_convolved),
-        _near(_of_named_kernel),
-        _near(_of_integers, refusal="onnxruntime "),
+        _rounded_case(_convolved),
+        _rounded_case(_conv_of_symbolic_kernel),
+        _rounded_case(_conv_of_integers, refusal="onnxruntime "),
     ],
-    ops.conv_transpose: [_near(_turned)],
+    ops.conv_transpose: [_rounded_case(_conv_transposed)],
 }

@@ -1,4 +1,4 @@
-"""Programs that branch and loop, by conditions and numbers of turns of every provenance."""
+"""Programs with branches and loops, whose conditions and lengths come from every kind of source."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,32 +15,32 @@ from tests.lowerings.prove import LoweringCase, Result
 from tests.rules.programs import INTEGERS, Drawn, Expr, Shape
 
 SHAPES: tuple[Shape, ...] = ((2, 3), (), ("n", 2), (0, 2))
-WHICH = [0, 1, 2, 3, -1, 7, -100]
-"""Indices of branches, which are cut off at either end."""
+BRANCH_INDICES = [0, 1, 2, 3, -1, 7, -100]
+"""Indices of branches, which JAX clamps to the existing branches."""
 
 
-def _which(d: Drawn) -> Expr:
-    """An index of any provenance, often one that was made of a truth value."""
-    how = d.pick([0, 0, 1, 2, 3, 3])
+def _branch_index(d: Drawn) -> Expr:
+    """Draw an index from any kind of source, often one converted from a Boolean."""
+    variant = d.pick([0, 0, 1, 2, 3, 3])
     dtype = d.pick(["int32", d.pick(INTEGERS)])
-    if how == 0:
+    if variant == 0:
         return converted(d, boolean(d, ()), dtype)
-    if how == 1:
-        total = boolean(d, d.pick([(), (3,)]))
-        return d.apply(lambda a: jnp.sum(a, dtype=np.int32), total)
-    if how == 2:
+    if variant == 1:
+        flags = boolean(d, d.pick([(), (3,)]))
+        return d.apply(lambda a: jnp.sum(a, dtype=np.int32), flags)
+    if variant == 2:
         flag = converted(d, boolean(d, ()), "int32")
         shifted = d.pick([lambda a: 1 - a, lambda a: a + 1, lambda a: 2 * a, lambda a: -a])
         return d.apply(shifted, flag)
-    return operand(d, (), dtype, [n for n in WHICH if n >= 0 or not dtype.startswith("u")])
+    return operand(d, (), dtype, [n for n in BRANCH_INDICES if n >= 0 or not dtype.startswith("u")])
 
 
 def _branches(d: Drawn) -> Result:
-    """Of values around them, of themselves, and of what no branch computes."""
+    """Draw a switch whose branches return operands, computed values or constants."""
     shape, dtype = d.pick(SHAPES), d.pick(["float32", "int32", "bool", "float16", "uint8"])
     xs = [operand(d, shape, dtype) for _ in range(2)]
     kind = jnp.dtype(dtype)
-    makes: list[Callable[..., Any]] = [
+    functions: list[Callable[..., Any]] = [
         lambda a, b: a,
         lambda a, b: b,
         lambda a, b: a | b if kind.kind == "b" else lax.max(a, b),
@@ -48,15 +48,15 @@ def _branches(d: Drawn) -> Result:
         lambda a, b: jnp.zeros_like(a),
         lambda a, b: jnp.full_like(a, 1),
     ]
-    chosen = [d.pick(makes) for _ in range(d.pick([1, 2, 3, 3, 4, 5]))]
-    which = _which(d)
-    place = d.integer(0, 1)
+    chosen = [d.pick(functions) for _ in range(d.pick([1, 2, 3, 3, 4, 5]))]
+    index = _branch_index(d)
+    result_index = d.integer(0, 1)
 
     def run(i: Any, a: Any, b: Any) -> Any:
         pairs = [lambda f=f, k=k: (f(a, b), jnp.int32(k)) for k, f in enumerate(chosen)]
-        return lax.switch(i, pairs)[place]
+        return lax.switch(i, pairs)[result_index]
 
-    return Result(d.apply(run, which, *xs, shape=((shape, ())[place])))
+    return Result(d.apply(run, index, *xs, shape=((shape, ())[result_index])))
 
 
 def _chosen_by_truth(d: Drawn) -> Result:
@@ -66,14 +66,14 @@ def _chosen_by_truth(d: Drawn) -> Result:
     nested = d.chance()
 
     def run(c: Any, a: Any) -> Any:
-        other = (lambda: lax.cond(~c, lambda: a, lambda: -a)) if nested else (lambda: -a)
-        return lax.cond(c, lambda: lax.abs(a), other)
+        otherwise = (lambda: lax.cond(~c, lambda: a, lambda: -a)) if nested else (lambda: -a)
+        return lax.cond(c, lambda: lax.abs(a), otherwise)
 
     return Result(d.apply(run, flag, x, shape=shape))
 
 
-def _turns(d: Drawn) -> Result:
-    """As long as a count is below a limit: no turn, one, or more."""
+def _repeated(d: Drawn) -> Result:
+    """Draw a while loop of no, one or more turns."""
     shape, dtype = d.pick(SHAPES), d.pick(["float32", "int32", "float16"])
     x = operand(d, shape, dtype, [1, 2, 3])
     limit = d.apply(lambda a: lax.min(a, np.int32(5)), operand(d, (), "int32", [0, 1, 2, 5, -1]))
@@ -103,48 +103,54 @@ def _turns(d: Drawn) -> Result:
 
 
 def _scanned(d: Drawn) -> Result:
-    """Over rows, or nothing; of no turns, of named many; from either end."""
+    """Draw a scan over rows or over no rows, of fixed or symbolic length, from either end."""
     length = d.pick([0, 1, 3, "n", "m"])
     shape = d.pick([(2,), ()])
     dtype = d.pick(["float32", "int32", "bool"])
     xs = operand(d, (length, *shape), dtype)
-    first = operand(d, shape, dtype)
-    reverse, place = d.chance(), d.integer(0, 2)
+    initial = operand(d, shape, dtype)
+    reverse, result_index = d.chance(), d.integer(0, 2)
     kind = d.pick(["rows", "rows and more", "no state", "no rows"][: 3 + isinstance(length, int)])
     outer = operand(d, shape, dtype)
-    # Of a named length less one there may be none.
-    less = isinstance(length, str) and d.chance()
+    # A symbolic length minus one may be zero.
+    drops_first = isinstance(length, str) and d.chance()
 
-    def mixed(a: Any, b: Any) -> Any:
+    def combine(a: Any, b: Any) -> Any:
         return a ^ b if dtype == "bool" else lax.max(a, b)
 
-    def step(carry: Any, row: Any, more: Any) -> Any:
+    def step(carry: Any, row: Any, outer_value: Any) -> Any:
         state, count = carry
-        return (mixed(state, row), count + 1), (lax.select(count < 2, state, row), count)
+        return (combine(state, row), count + 1), (lax.select(count < 2, state, row), count)
 
-    def run(first: Any, rows: Any, more: Any) -> Any:
-        rows = rows[1:] if less else rows
-        start, size = (first, jnp.int32(0)), rows.shape[0]
+    def run(initial: Any, rows: Any, outer_value: Any) -> Any:
+        rows = rows[1:] if drops_first else rows
+        start, size = (initial, jnp.int32(0)), rows.shape[0]
         if kind == "rows":
-            carry, ys = lax.scan(lambda c, r: step(c, r, more), start, rows, reverse=reverse)
+            carry, ys = lax.scan(lambda c, r: step(c, r, outer_value), start, rows, reverse=reverse)
         elif kind == "rows and more":
             carry, ys = lax.scan(
-                lambda c, r: step(c, mixed(r[0], r[1]), more),
+                lambda c, r: step(c, combine(r[0], r[1]), outer_value),
                 start,
                 (rows, lax.rev(rows, (0,))),
                 reverse=reverse,
             )
         elif kind == "no rows":
             carry, ys = lax.scan(
-                lambda c, _: step(c, more, more), start, None, length=size, reverse=reverse
+                lambda c, _: step(c, outer_value, outer_value),
+                start,
+                None,
+                length=size,
+                reverse=reverse,
             )
         else:
-            _, rows_made = lax.scan(lambda c, r: (c, mixed(r, more)), (), rows, reverse=reverse)
-            carry, ys = start, (rows_made, jnp.arange(1))
-        return (carry[0], carry[1], ys[0])[place]
+            _, mapped_rows = lax.scan(
+                lambda c, r: (c, combine(r, outer_value)), (), rows, reverse=reverse
+            )
+            carry, ys = start, (mapped_rows, jnp.arange(1))
+        return (carry[0], carry[1], ys[0])[result_index]
 
-    shapes: Sequence[Shape] = (shape, (), ("?", *shape) if less else (length, *shape))
-    return Result(d.apply(run, first, xs, outer, shape=shapes[place]))
+    shapes: Sequence[Shape] = (shape, (), ("?", *shape) if drops_first else (length, *shape))
+    return Result(d.apply(run, initial, xs, outer, shape=shapes[result_index]))
 
 
 def _exact(*draws: Callable[[Drawn], Result], programs: int = 1) -> list[LoweringCase]:
@@ -153,6 +159,6 @@ def _exact(*draws: Callable[[Drawn], Result], programs: int = 1) -> list[Lowerin
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
     ops.cond: _exact(_branches, _chosen_by_truth, programs=8),
-    ops.while_: _exact(_turns),
+    ops.while_: _exact(_repeated),
     ops.scan: _exact(_scanned),
 }

@@ -1,7 +1,7 @@
-"""Which sides of the decisions in `converter/lower` were taken, told from the bytecode that ran.
+"""Record which sides of the conditional jumps in `converter/lower` were taken, from the bytecode.
 
 A decision is a conditional jump: an ``if``, a conditional expression, an operand of ``and`` or
-``or``, a condition of a comprehension. Coverage by lines or branches sees only the first of these.
+``or``, or a condition of a comprehension. Line and branch coverage see only the first of these.
 """
 
 import dis
@@ -18,60 +18,67 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Decision:
-    """A conditional jump of a function: its source, and where its two sides go on."""
+    """A conditional jump of a function: its source, and the bytecode offsets of its two sides."""
 
     code: CodeType
     offset: int
     sides: tuple[int, int]
-    place: str
+    text: str
 
     def __str__(self) -> str:
-        return self.place
+        return self.text
 
 
-def codes(code: CodeType) -> Iterator[CodeType]:
-    """A code object, and those of the functions in it."""
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those of its nested functions."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from codes(constant)
+            yield from nested_codes(constant)
 
 
 def decisions_of(module: ModuleType) -> list[Decision]:
-    """All decisions of a module's functions, but for assertions, of which one side never runs."""
+    """Return all decisions of a module's functions, except those of assertions."""
     path = Path(str(module.__file__))
     text = path.read_text(encoding="utf-8")
-    whole = compile(text, str(path), "exec", dont_inherit=True)
+    module_code = compile(text, str(path), "exec", dont_inherit=True)
     lines = text.splitlines()
-    found = []
-    for code in codes(whole):
-        if code is whole:
+    decisions = []
+    for code in nested_codes(module_code):
+        if code is module_code:
             continue
         steps = list(dis.get_instructions(code))
-        for step, following in pairwise(steps):
+        for step, next_step in pairwise(steps):
             if "JUMP" not in step.opname or "IF" not in step.opname:
                 continue
-            if following.opname == "LOAD_ASSERTION_ERROR":
+            if next_step.opname == "LOAD_ASSERTION_ERROR":
                 continue
-            found.append(
+            decisions.append(
                 Decision(
-                    code, step.offset, (following.offset, step.argval), _place(step, path, lines)
+                    code,
+                    step.offset,
+                    (next_step.offset, step.argval),
+                    _source_text(step, path, lines),
                 )
             )
-    return found
+    return decisions
 
 
-def _place(step: dis.Instruction, path: Path, lines: list[str]) -> str:
-    at = step.positions
-    if at is None or at.lineno is None:
+def _source_text(step: dis.Instruction, path: Path, lines: list[str]) -> str:
+    positions = step.positions
+    if positions is None or positions.lineno is None:
         return path.name
-    line = lines[at.lineno - 1]
-    text = line[at.col_offset : at.end_col_offset] if at.lineno == at.end_lineno else line.strip()
-    return f"{path.name}:{at.lineno}: {text}"
+    line = lines[positions.lineno - 1]
+    text = (
+        line[positions.col_offset : positions.end_col_offset]
+        if positions.lineno == positions.end_lineno
+        else line.strip()
+    )
+    return f"{path.name}:{positions.lineno}: {text}"
 
 
 Key = tuple[str, int, str, int]
-"""Where a function is, and its name, and an instruction of it."""
+"""The file, first line and name of a function, and the offset of an instruction."""
 
 
 def _key(code: CodeType, offset: int) -> Key:
@@ -79,34 +86,35 @@ def _key(code: CodeType, offset: int) -> Key:
 
 
 class Recorder:
-    """Records the sides of decisions that functions take while it watches."""
+    """Recorder of the sides of decisions that are taken by functions under `watch`."""
 
     def __init__(self, modules: list[ModuleType]) -> None:
-        self.decisions = [each for module in modules for each in decisions_of(module)]
+        self.decisions = [decision for module in modules for decision in decisions_of(module)]
         self._jumps = {_key(d.code, d.offset) for d in self.decisions}
         self._files = {str(module.__file__) for module in modules}
         self.taken: set[tuple[Key, int]] = set()
 
     def watch(self, fn: Callable[[], T]) -> T:
-        before = sys.gettrace()
+        """Call `fn`, record the decisions in it, and return its result."""
+        previous = sys.gettrace()
         sys.settrace(self._called)
         try:
             return fn()
         finally:
-            sys.settrace(before)
+            sys.settrace(previous)
 
     def missing(self) -> list[str]:
-        """The decisions of which a side was never taken, with the side."""
-        found = []
-        for each in self.decisions:
-            key = _key(each.code, each.offset)
+        """Return sentences about decisions with a side that was never taken."""
+        sentences = []
+        for decision in self.decisions:
+            key = _key(decision.code, decision.offset)
             names = ("the jump not taken", "the jump taken")
-            found += [
-                f"{each} [{name}]"
-                for side, name in zip(each.sides, names, strict=True)
+            sentences += [
+                f"{decision} [{name}]"
+                for side, name in zip(decision.sides, names, strict=True)
                 if (key, side) not in self.taken
             ]
-        return found
+        return sentences
 
     def _called(self, frame: FrameType, event: str, _: Any) -> Any:
         if frame.f_code.co_filename not in self._files:

@@ -1,4 +1,4 @@
-"""Programs of operations on each element alone."""
+"""Programs of elementwise operations."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,39 +19,39 @@ from tests.rules.canonical import LAX, dtypes_of
 from tests.rules.programs import ALL, FLOATS, INTEGERS, NUMBERS, Drawn, Expr, Shape
 
 SUPPORTED = ("float32", "float16")
-"""Dtypes of the operators that recognisers write; they ask for no others."""
+"""The dtypes for which recognisers emit operators."""
 
 SHAPES: tuple[Shape, ...] = ((2, 3), (3,), (), (1, 3), (0, 3), ("n", 3), ("m",))
-MOST = 2
-"""Results of a program at most: each has operands of its own."""
+MAX_RESULTS = 2
+"""Largest number of results of a program. Each result has separate operands."""
 
 Fn = Callable[..., Any]
 
 
 def results(one: Callable[[Drawn], Result]) -> LoweringDraw:
-    """Some results in one program."""
-    return lambda d: [one(d) for _ in range(d.integer(1, MOST))]
+    """Return a draw of programs with one or more results, each drawn by `one`."""
+    return lambda d: [one(d) for _ in range(d.integer(1, MAX_RESULTS))]
 
 
 def applied(d: Drawn, fn: Fn, *xs: Expr) -> Result:
-    """A function, and for half precision the same in float32, rounded once."""
-    made = d.apply(fn, *xs)
-    if xs[0].dtype not in HALVES or made.dtype != xs[0].dtype:
-        return Result(made)
-    kind = jnp.dtype(made.dtype)
+    """Apply a function. For half precision, add the alternative that computes in float32."""
+    result = d.apply(fn, *xs)
+    if xs[0].dtype not in HALVES or result.dtype != xs[0].dtype:
+        return Result(result)
+    half_dtype = jnp.dtype(result.dtype)
 
-    def wide(*arrays: Any) -> Any:
-        same = (a.astype(jnp.float32) if a.dtype == kind else a for a in arrays)
-        return fn(*same).astype(kind)
+    def compute_in_float32(*arrays: Any) -> Any:
+        widened = (a.astype(jnp.float32) if a.dtype == half_dtype else a for a in arrays)
+        return fn(*widened).astype(half_dtype)
 
-    return Result(made, d.apply(wide, *xs))
+    return Result(result, d.apply(compute_in_float32, *xs))
 
 
-def each(fn: Fn, kinds: Sequence[str], arity: int) -> LoweringDraw:
-    """Operands of all kinds; now and then the same one twice."""
+def function_of_operands(fn: Fn, dtypes: Sequence[str], arity: int) -> LoweringDraw:
+    """Return a draw of a function of operands of all kinds, sometimes of one operand twice."""
 
     def one(d: Drawn) -> Result:
-        shape, dtype = d.pick(SHAPES), d.pick(kinds)
+        shape, dtype = d.pick(SHAPES), d.pick(dtypes)
         pool = edges(d, dtype)
         xs = [operand(d, shape, dtype, pool) for _ in range(arity)]
         if arity > 1 and d.integer(0, 3) == 0:
@@ -62,7 +62,7 @@ def each(fn: Fn, kinds: Sequence[str], arity: int) -> LoweringDraw:
 
 
 def _powers(d: Drawn) -> Result:
-    """An exponent may be an integer."""
+    """Draw a power, whose exponent may be an integer."""
     shape, dtype = d.pick(SHAPES), d.pick(FLOATS)
     x = operand(d, shape, dtype, edges(d, dtype))
     kind = d.pick([dtype, dtype, "int32"])
@@ -70,7 +70,7 @@ def _powers(d: Drawn) -> Result:
     return applied(d, lambda a, b: lax.pow(a, b), x, y)
 
 
-def _whole_power(d: Drawn) -> Result:
+def _integer_power(d: Drawn) -> Result:
     y = d.integer(-3, 5)
     kinds = NUMBERS if y >= 0 else FLOATS
     shape, dtype = d.pick(SHAPES), d.pick(kinds)
@@ -85,7 +85,7 @@ def _rounded(d: Drawn) -> Result:
 
 
 def _clamped(d: Drawn) -> Result:
-    """Between scalars or arrays, either end of any provenance."""
+    """Draw a clamp between scalars or arrays from any kind of source."""
     shape, dtype = d.pick(SHAPES), d.pick(NUMBERS)
     ends = () if d.chance() else shape
     pool = edges(d, dtype)
@@ -94,13 +94,13 @@ def _clamped(d: Drawn) -> Result:
 
 
 def _selected(d: Drawn) -> Result:
-    """A Boolean or an integer chooses, which may have been made of a Boolean; out of range too."""
+    """Draw a selection by a Boolean or an integer, which may be out of range."""
     shape, dtype, count = d.pick(SHAPES), d.pick(ALL), d.integer(1, 4)
-    flag = count <= 2 and d.chance()
-    which = boolean(d, shape) if flag else operand(d, shape, "int32", [0, 1, 2, 3, -1, 5])
+    is_boolean = count <= 2 and d.chance()
+    index = boolean(d, shape) if is_boolean else operand(d, shape, "int32", [0, 1, 2, 3, -1, 5])
     pool = subnormal(dtype)
     cases = [operand(d, shape, dtype, pool) for _ in range(count)]
-    return Result(d.apply(lambda w, *xs: lax.select_n(w, *xs), which, *cases, shape=shape))
+    return Result(d.apply(lambda w, *xs: lax.select_n(w, *xs), index, *cases, shape=shape))
 
 
 def _converted(d: Drawn) -> Result:
@@ -110,13 +110,15 @@ def _converted(d: Drawn) -> Result:
 
 
 def _four_bits(d: Drawn) -> Result:
-    """There and back, as a file has no inputs of four bits."""
+    """Draw a conversion to four bits and back, because files have no inputs of four bits."""
     source, four = d.pick(["int32", "int8", "float32"]), d.pick(["int4", "uint4"])
     x = operand(d, d.pick(SHAPES), source, [0, 1, 2, 3, 7])
-    back = jnp.dtype(source)
+    source_dtype = jnp.dtype(source)
     return Result(
         d.apply(
-            lambda a: lax.convert_element_type(lax.convert_element_type(a, jnp.dtype(four)), back),
+            lambda a: lax.convert_element_type(
+                lax.convert_element_type(a, jnp.dtype(four)), source_dtype
+            ),
             x,
         )
     )
@@ -125,14 +127,14 @@ def _four_bits(d: Drawn) -> Result:
 PRECISIONS = ((8, 7), (5, 10), (11, 52), (11, 60))
 
 
-def _less_precise(d: Drawn) -> Result:
+def _reduced_precision(d: Drawn) -> Result:
     shape, dtype = d.pick(SHAPES), d.pick(FLOATS)
     exponent, mantissa = d.pick(PRECISIONS)
     x = operand(d, shape, dtype, edges(d, dtype))
     return Result(d.apply(lambda a: lax.reduce_precision(a, exponent, mantissa), x))
 
 
-def _unwritten_precision(d: Drawn) -> Result:
+def _unsupported_precision(d: Drawn) -> Result:
     x = d.input((3,), "float32")
     return Result(d.apply(lambda a: lax.reduce_precision(a, 4, 3), x))
 
@@ -142,14 +144,14 @@ BITS |= {64: ("float64", "int64", "uint64"), 8: ("int8", "uint8")}
 
 
 def _bits(d: Drawn) -> Result:
-    """Bits of floats are compared as such; of NaN it is open which they are."""
+    """Draw a reinterpretation of bits. NaN is left out, because its bits are not determined."""
     kinds = BITS[d.pick(list(BITS))]
     source, target = d.pick(kinds), d.pick(kinds)
     pool = edges(d, source)
     pool = [n for n in pool if not (is_float(jnp.dtype(source)) and np.isnan(n))]
-    # A choice may lose the sign of a zero, and a conversion may make a NaN.
-    exact = [d.input, d.param, d.constant, d.number]
-    x = d.pick(exact)(d.pick(SHAPES), source, pool)
+    # Other sources are not exact: a selection may lose the sign of a zero, a conversion make a NaN.
+    exact_sources = [d.input, d.param, d.constant, d.number]
+    x = d.pick(exact_sources)(d.pick(SHAPES), source, pool)
     return Result(d.apply(lambda a: lax.bitcast_convert_type(a, jnp.dtype(target)), x))
 
 
@@ -159,22 +161,22 @@ def _bits_of_other_widths(d: Drawn) -> Result:
 
 
 def _shifted(fn: Fn) -> Callable[[Drawn], Result]:
-    """By amounts that are known to be fewer than the bits, and others."""
+    """Return a draw of a shift by amounts below and above the number of bits."""
 
     def one(d: Drawn) -> Result:
         shape, dtype = d.pick(SHAPES), d.pick(INTEGERS)
         x = operand(d, shape, dtype, edges(d, dtype))
         bits = np.dtype(dtype).itemsize * 8
-        few = [0, 1, 3, bits - 1]
-        pool = d.pick([few, [*few, bits, bits + 1, 100], edges(d, dtype)])
-        by = operand(d, shape, dtype, pool) if d.chance() else d.number(shape, dtype, pool)
-        return Result(d.apply(fn, x, by))
+        in_range = [0, 1, 3, bits - 1]
+        pool = d.pick([in_range, [*in_range, bits, bits + 1, 100], edges(d, dtype)])
+        amount = operand(d, shape, dtype, pool) if d.chance() else d.number(shape, dtype, pool)
+        return Result(d.apply(fn, x, amount))
 
     return one
 
 
 def _polynomial(d: Drawn) -> Result:
-    """The coefficients begin with the constant; JAX has the operation since 0.12."""
+    """Draw a polynomial, with the constant coefficient first. JAX has the operation since 0.12."""
     shape, dtype, count = d.pick(SHAPES), d.pick(["float32", "float64"]), d.integer(1, 4)
     x = operand(d, shape, dtype, moderate(dtype))
     others = [d.pick([d.number, d.input])((), dtype, moderate(dtype)) for _ in range(count)]
@@ -189,7 +191,7 @@ def _polynomial(d: Drawn) -> Result:
     return Result(Applied(ops.polynomial, [x, *others], meaning=meaning))
 
 
-def _less_square(d: Drawn) -> Result:
+def _one_minus_square(d: Drawn) -> Result:
     shape, dtype = d.pick(SHAPES), d.pick(["float32", "float64"])
     x = operand(d, shape, dtype, edges(d, dtype))
     return Result(
@@ -204,12 +206,12 @@ def _sum_of_two(d: Drawn) -> Result:
 
 
 def _formula(
-    op: Op, kinds: Sequence[str] = FLOATS, **params: Callable[[Drawn], Any]
+    op: Op, dtypes: Sequence[str] = FLOATS, **params: Callable[[Drawn], Any]
 ) -> LoweringDraw:
-    """An operation of the converter's, whose formula says what it is."""
+    """Return a draw of an operation of the converter that is defined by its formula."""
 
     def one(d: Drawn) -> Result:
-        shape, dtype = d.pick(SHAPES), d.pick(kinds)
+        shape, dtype = d.pick(SHAPES), d.pick(dtypes)
         x = operand(d, shape, dtype, edges(d, dtype))
         return Result(Applied(op, [x], {name: draw(d) for name, draw in params.items()}))
 
@@ -217,7 +219,7 @@ def _formula(
 
 
 def _leaky(d: Drawn) -> Result:
-    """One slope, or one for each entry of the last axis."""
+    """Draw a leaky ReLU with one slope, or with a slope for each entry of the last axis."""
     shape, dtype = d.pick([s for s in SHAPES if s]), d.pick(SUPPORTED)
     x = operand(d, shape, dtype, moderate(dtype))
     if d.chance():
@@ -232,18 +234,22 @@ def _factor(d: Drawn) -> Result:
     return Result(Applied(ops.factor, [x], {"least": 0.0, "most": 100.0}))
 
 
-TOTAL = {ops.eq_to: lax.eq_to_p.bind, ops.le_to: lax.le_to_p.bind, ops.lt_to: lax.lt_to_p.bind}
+TOTAL_ORDER = {
+    ops.eq_to: lax.eq_to_p.bind,
+    ops.le_to: lax.le_to_p.bind,
+    ops.lt_to: lax.lt_to_p.bind,
+}
 
 ARITY = {ops.clamp: 3, ops.select_n: 3}
 EXACT = frozenset(
     {ops.abs, ops.ceil, ops.floor, ops.neg, ops.sign, ops.max, ops.min, ops.sqrt, ops.is_finite}
 )
-"""Operations that round once, or not at all."""
+"""Operations with at most one rounding, whose results must be exact."""
 
 
 def _case(op: Op) -> LoweringCase:
     units = 0 if op in EXACT else max(TOLERATED.get(op.name, (0, ""))[0], UNITS)
-    draw = each(LAX[op], dtypes_of(op), 2 if op.broadcasts else 1)
+    draw = function_of_operands(LAX[op], dtypes_of(op), 2 if op.broadcasts else 1)
     return LoweringCase(draw, units, of_one=op.name in ("logistic", "lgamma", "digamma"))
 
 
@@ -255,16 +261,16 @@ def _number(*numbers: float) -> Callable[[Drawn], float]:
     return lambda d: d.pick(numbers)
 
 
-def _simple(draw: Callable[[Drawn], Result], units: float = 0, **how: Any) -> LoweringCase:
-    return LoweringCase(results(draw), units, **how)
+def _simple(draw: Callable[[Drawn], Result], units: float = 0, **options: Any) -> LoweringCase:
+    return LoweringCase(results(draw), units, **options)
 
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
     **{op: [_case(op)] for op in LAX if op in BUILTIN_RULES},
-    **{op: [LoweringCase(each(fn, ALL, 2))] for op, fn in TOTAL.items()},
-    ops.clz: [LoweringCase(each(lax.clz, INTEGERS, 1))],
+    **{op: [LoweringCase(function_of_operands(fn, ALL, 2))] for op, fn in TOTAL_ORDER.items()},
+    ops.clz: [LoweringCase(function_of_operands(lax.clz, INTEGERS, 1))],
     ops.pow: [_simple(_powers, 64)],
-    ops.integer_pow: [_simple(_whole_power, UNITS)],
+    ops.integer_pow: [_simple(_integer_power, UNITS)],
     ops.round: [_simple(_rounded)],
     ops.clamp: [_simple(_clamped)],
     ops.select_n: [_simple(_selected)],
@@ -273,8 +279,8 @@ CASES: dict[Op, Sequence[LoweringCase]] = {
         _simple(_four_bits, refusal="before opset 21"),
     ],
     ops.reduce_precision: [
-        _simple(_less_precise),
-        _simple(_unwritten_precision, refusal="of that precision"),
+        _simple(_reduced_precision),
+        _simple(_unsupported_precision, refusal="of that precision"),
     ],
     ops.bitcast_convert_type: [
         _simple(_bits),
@@ -284,7 +290,7 @@ CASES: dict[Op, Sequence[LoweringCase]] = {
     ops.shift_right_logical: [_simple(_shifted(lax.shift_right_logical))],
     ops.shift_right_arithmetic: [_simple(_shifted(lax.shift_right_arithmetic))],
     ops.polynomial: [_simple(_polynomial, 16, of_largest=True)],
-    ops.one_minus_square: [_simple(_less_square, 4, of_one=True)],
+    ops.one_minus_square: [_simple(_one_minus_square, 4, of_one=True)],
     ops.add_any: [_simple(_sum_of_two)],
     ops.relu: [LoweringCase(_formula(ops.relu, ("float32", "float16", "int32", "int8")))],
     ops.clip: [_activation(ops.clip, low=_number(-1.0, 0.0), high=_number(1.0, 6.0))],

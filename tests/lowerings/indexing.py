@@ -1,4 +1,4 @@
-"""Programs that gather, scatter and slice by indices of every provenance."""
+"""Programs that gather, scatter and slice, with indices from every kind of source."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from tests.lowerings.prove import Applied, LoweringCase, Result
 from tests.rules.programs import ALL, INTEGERS, Drawn, Expr, Shape
 
 INDICES = [0, 1, 2, 3, -1, 5, -7, 100]
-"""In range, one off on either side, and far off."""
+"""Indices in range, just out of range on either side, and far out of range."""
 
 
 def _indices(d: Drawn, shape: Shape, within: int | None = None) -> Expr:
-    """Indices of any integer dtype; all of them smaller than a number, if one is given."""
+    """Draw indices of any integer dtype, clamped to [0, within - 1] if `within` is given."""
     dtype = d.pick(["int32", "int32", *INTEGERS])
     low = 0 if within is not None or dtype.startswith("u") else -100
     pool = [n for n in INDICES if low <= n and (within is None or n < within)]
@@ -33,19 +33,19 @@ def _indices(d: Drawn, shape: Shape, within: int | None = None) -> Expr:
 
 
 def _taken(d: Drawn) -> Result:
-    """Whole slices along one axis, as layout rules write it; negative ones count from the end."""
+    """Draw slices along one axis, as layout rules emit them. Negative indices are allowed."""
     shape, axis = d.pick([((4, 3), 0), ((2, 4), 1), ((4,), 0), (("n", 4), 1)])
     dtype = d.pick(ALL)
     x = operand(d, shape, dtype, subnormal(dtype))
-    where = d.pick([(), (2,), (2, 2), (0,)])
-    indices = _indices(d, where, 4)
+    index_shape = d.pick([(), (2,), (2, 2), (0,)])
+    indices = _indices(d, index_shape, 4)
     if d.chance():
         indices = converted(d, indices, "int32")
     return Result(_take(x, indices, axis))
 
 
 def _taken_of_many(d: Drawn) -> Result:
-    """Enough entries for another operator."""
+    """Draw so many entries that another operator is used."""
     dtype = d.pick(["float32", "int32", "bool"])
     x = operand(d, (4,), dtype)
     indices = d.input(d.pick([(300,), (30, 10), ("n", 300)]), d.pick(["int32", "int64"]), [0, 1, 3])
@@ -53,13 +53,13 @@ def _taken_of_many(d: Drawn) -> Result:
 
 
 def _taken_at_extremes(d: Drawn) -> Result:
-    """Where the largest is, in whatever dtype, and converted or not."""
+    """Draw a take at the position of an extreme, in any index dtype, perhaps converted."""
     x = d.input((2, 4), "float32", moderate("float32"))
     fn, kind = d.pick([lax.argmax, lax.argmin]), np.dtype(d.pick(["int32", "int64", "int8"]))
-    where = d.apply(lambda a: fn(a, 1, kind), x)
+    position = d.apply(lambda a: fn(a, 1, kind), x)
     if d.chance():
-        where = d.apply(lambda a: lax.convert_element_type(a, np.int32), where)
-    return Result(_take(d.input((4, 2), "int32"), where, 0))
+        position = d.apply(lambda a: lax.convert_element_type(a, np.int32), position)
+    return Result(_take(d.input((4, 2), "int32"), position, 0))
 
 
 def _take(x: Expr, indices: Expr, axis: int) -> Applied:
@@ -74,10 +74,12 @@ def _take(x: Expr, indices: Expr, axis: int) -> Applied:
 
 @dataclass(frozen=True)
 class Window:
-    """An operand, index vectors and the windows that they start, along each axis of the operand.
+    """The shapes of a gather or scatter: its operand, its index vectors and its windows.
 
-    The role of an axis is "shared" with the indices, "single" or "wide" where they point into it,
-    "whole" or "short" where they do not.
+    The role of an axis of the operand is "shared" if it is a batch axis of the indices too. It is
+    "single" or "wide" if the indices point into it, by the size of the window, and otherwise
+    "whole" or "short". ``pointed`` are the axes that the indices point into, ``before`` the batch
+    shape of the indices, and ``batching`` the shared axes in that shape.
     """
 
     operand: Shape
@@ -88,6 +90,7 @@ class Window:
     batching: Sequence[int]
 
     def axes(self, *roles: str) -> tuple[int, ...]:
+        """Return the axes with one of these roles."""
         return tuple(i for i, role in enumerate(self.roles) if role in roles)
 
 
@@ -101,11 +104,11 @@ def _window(d: Drawn, named: bool) -> Window:
     shape, sizes = list[Any](), list[Any]()
     for role in roles:
         size: Any = 2 if role == "shared" else d.pick([3, 4])
-        whole = size
+        full = size
         if named and role in ("whole", "single", "shared") and d.chance():
-            size = whole = "n"
+            size = full = "n"
         shape.append(size)
-        window = {"wide": d.pick([2, 3]), "whole": whole, "short": d.pick([0, 1, 2])}
+        window = {"wide": d.pick([2, 3]), "whole": full, "short": d.pick([0, 1, 2])}
         sizes.append(window.get(role, 1))
     pointed = [i for i, role in enumerate(roles) if role in ("single", "wide")]
     if d.chance():
@@ -115,9 +118,9 @@ def _window(d: Drawn, named: bool) -> Window:
         before.append("m")
     batching = []
     for axis in (i for i, role in enumerate(roles) if role == "shared"):
-        at = d.integer(0, len(before))
-        before.insert(at, shape[axis])
-        batching.append(at)
+        position = d.integer(0, len(before))
+        before.insert(position, shape[axis])
+        batching.append(position)
     return Window(tuple(shape), roles, sizes, pointed, tuple(before), batching)
 
 
@@ -138,9 +141,11 @@ def _gathered(d: Drawn) -> Result:
     indices = _index_vectors(d, window, mode)
     collapsed = tuple(i for i in window.axes("single", "short") if window.sizes[i] == 1)
     collapsed = collapsed if d.chance() else ()
-    kept = [i for i in range(len(window.operand)) if i not in (*collapsed, *window.axes("shared"))]
-    total = len(kept) + len(window.before)
-    offsets = tuple(sorted(d.order(total)[: len(kept)]))
+    window_axes = [
+        i for i in range(len(window.operand)) if i not in (*collapsed, *window.axes("shared"))
+    ]
+    total = len(window_axes) + len(window.before)
+    offsets = tuple(sorted(d.order(total)[: len(window_axes)]))
     numbers = lax.GatherDimensionNumbers(
         offsets,
         collapsed,
@@ -158,34 +163,39 @@ def _gathered(d: Drawn) -> Result:
 
 
 def _scattered(fn: Callable[..., Any], op: Op) -> Callable[[Drawn], Result]:
-    """Integers are compared wherever several updates meet, so that their order does not show."""
+    """Return a draw of a scatter whose result is independent of the order of its updates."""
 
     def one(d: Drawn) -> Result:
         window, mode = _window(d, d.chance()), d.pick(MODES)
-        kinds = ("float32", *INTEGERS) if op is not ops.scatter else ALL
-        dtype = d.pick(kinds)
+        dtypes = ("float32", *INTEGERS) if op is not ops.scatter else ALL
+        dtype = d.pick(dtypes)
         pool = [1, 2, 3] if dtype != "float32" else [0.5, 1.0, 2.0]
         x = operand(d, window.operand, dtype, () if dtype == "bool" else pool)
         indices = _index_vectors(d, window, mode)
         inserted = tuple(i for i in window.axes("single", "short") if window.sizes[i] == 1)
         inserted = inserted if d.chance() else ()
-        kept = [
+        window_axes = [
             i for i in range(len(window.operand)) if i not in (*inserted, *window.axes("shared"))
         ]
-        total = len(kept) + len(window.before)
-        places = tuple(sorted(d.order(total)[: len(kept)]))
-        rest, inner = iter(window.before), iter([window.sizes[i] for i in kept])
-        shape = tuple(next(inner) if i in places else next(rest) for i in range(total))
+        total = len(window_axes) + len(window.before)
+        positions = tuple(sorted(d.order(total)[: len(window_axes)]))
+        batch_sizes, window_sizes = (
+            iter(window.before),
+            iter([window.sizes[i] for i in window_axes]),
+        )
+        shape = tuple(
+            next(window_sizes) if i in positions else next(batch_sizes) for i in range(total)
+        )
         numbers = lax.ScatterDimensionNumbers(
-            places,
+            positions,
             inserted,
             tuple(window.pointed),
             window.axes("shared"),
             tuple(window.batching),
         )
-        # Where updates meet it is open which of them is written: they are all alike.
-        make = d.number if op is ops.scatter else lambda *a: operand(d, *a)
-        updates = make(shape, dtype, [1] if dtype == "bool" else pool)
+        # JAX does not define which of several colliding updates is written, so that all are equal.
+        draw_updates = d.number if op is ops.scatter else lambda *a: operand(d, *a)
+        updates = draw_updates(shape, dtype, [1] if dtype == "bool" else pool)
 
         def run(env: Any) -> Any:
             return fn(x.run(env), indices.run(env), updates.run(env), numbers, mode=mode)
@@ -195,33 +205,33 @@ def _scattered(fn: Callable[..., Any], op: Op) -> Callable[[Drawn], Result]:
     return one
 
 
-def _cache(d: Drawn) -> Result:
-    """One window as large as the operand but along one axis, or one for each entry of a batch."""
+def _cache_update(d: Drawn) -> Result:
+    """Draw an update of a cache along one axis, at one position or at one for each batch entry."""
     dtype = d.pick(["float32", "int32", "float16"])
     batch, size = d.pick([2, "n"]), d.pick([1, 2])
     x = d.input((batch, 4, 3), dtype)
     update = d.input((batch, size, 3), dtype)
-    at = _indices(d, (batch,) if d.chance() else ())
+    indices = _indices(d, (batch,) if d.chance() else ())
 
-    def one(a: Any, b: Any, i: Any) -> Any:
+    def update_one(a: Any, b: Any, i: Any) -> Any:
         return lax.dynamic_update_slice(a, b, (i, jnp.zeros_like(i)))
 
-    if at.shape:
-        fn = lambda a, b, i: jax.vmap(one)(a, b, i)  # noqa: E731
+    if indices.shape:
+        fn = lambda a, b, i: jax.vmap(update_one)(a, b, i)  # noqa: E731
     else:
-        fn = lambda a, b, i: jax.vmap(one, (0, 0, None))(a, b, i)  # noqa: E731
-    return Result(d.apply(fn, x, update, at, shape=x.shape))
+        fn = lambda a, b, i: jax.vmap(update_one, (0, 0, None))(a, b, i)  # noqa: E731
+    return Result(d.apply(fn, x, update, indices, shape=x.shape))
 
 
-def _written_apart(d: Drawn) -> Result:
-    """Updates of distinct places, each another."""
+def _scattered_at_distinct_positions(d: Drawn) -> Result:
+    """Draw a scatter of different updates at distinct constant positions."""
     dtype = d.pick(ALL)
     shape = d.pick([(4, 3), (4,), (4, "n")])
     x = operand(d, shape, dtype, subnormal(dtype))
-    places = d.pick([[0, 2], [3, 1, 0], [-1, 1], [5, 1]])
-    rows = np.array(places)
-    update = operand(d, (len(places), *shape[1:]), dtype, subnormal(dtype))
-    mode = d.pick(["drop", "clip"]) if min(places) < 4 and max(places) < 4 else "drop"
+    positions = d.pick([[0, 2], [3, 1, 0], [-1, 1], [5, 1]])
+    rows = np.array(positions)
+    update = operand(d, (len(positions), *shape[1:]), dtype, subnormal(dtype))
+    mode = d.pick(["drop", "clip"]) if min(positions) < 4 and max(positions) < 4 else "drop"
     return Result(d.apply(lambda a, b: a.at[rows].set(b, mode=mode), x, update, shape=shape))
 
 
@@ -235,8 +245,8 @@ def _sliced(d: Drawn) -> Result:
     starts = _starts(d, len(shape))
 
     def run(env: Any) -> Any:
-        first = [s.run(env) for s in starts]
-        return lax.dynamic_slice(x.run(env), first, env.shape(sizes))
+        start_values = [s.run(env) for s in starts]
+        return lax.dynamic_slice(x.run(env), start_values, env.shape(sizes))
 
     return Result(Expr(run, sizes, dtype))
 
@@ -273,8 +283,8 @@ def _updated(d: Drawn) -> Result:
     starts = _starts(d, len(shape))
 
     def run(env: Any) -> Any:
-        first = [s.run(env) for s in starts]
-        return lax.dynamic_update_slice(x.run(env), update.run(env), first)
+        start_values = [s.run(env) for s in starts]
+        return lax.dynamic_update_slice(x.run(env), update.run(env), start_values)
 
     return Result(Expr(run, shape, dtype))
 
@@ -292,7 +302,9 @@ SCATTERS = {
 CASES: dict[Op, Sequence[LoweringCase]] = {
     ops.take: _exact(_taken, _taken_of_many, _taken_at_extremes),
     ops.gather: _exact(_gathered),
-    ops.scatter: _exact(_scattered(lax.scatter, ops.scatter), _cache, _written_apart),
+    ops.scatter: _exact(
+        _scattered(lax.scatter, ops.scatter), _cache_update, _scattered_at_distinct_positions
+    ),
     **{op: _exact(_scattered(fn, op)) for op, fn in SCATTERS.items()},
     ops.dynamic_slice: _exact(_sliced),
     ops.dynamic_update_slice: _exact(_updated),

@@ -1,4 +1,4 @@
-"""Programs that move elements: shapes, orders of axes, parts, copies and counts."""
+"""Programs that move elements, count, or compute symbolic sizes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,8 +21,8 @@ SHAPES: tuple[Shape, ...] = (
 )
 
 
-def _x(d: Drawn, shapes: Sequence[Shape] = SHAPES, kinds: Sequence[str] = ALL) -> Expr:
-    shape, dtype = d.pick(shapes), d.pick(kinds)
+def _x(d: Drawn, shapes: Sequence[Shape] = SHAPES, dtypes: Sequence[str] = ALL) -> Expr:
+    shape, dtype = d.pick(shapes), d.pick(dtypes)
     return operand(d, shape, dtype, subnormal(dtype))
 
 
@@ -31,45 +31,45 @@ def _moved(op: Op) -> Callable[[Drawn], Result]:
 
 
 def _reshaped(d: Drawn) -> Result:
-    """Named sizes stay, move, are split off or multiplied; there may be none of an element."""
+    """Draw a reshape in which symbolic sizes stay, move, are split off or are multiplied."""
     before, after = d.pick(RESHAPES)
     x = _x(d, [before])
     return Result(Expr(lambda env: lax.reshape(x.run(env), after(env)), ("?",), x.dtype))
 
 
-def _fixed(*shape: Any) -> Callable[[Any], tuple[Any, ...]]:
+def _shape_of(*shape: Any) -> Callable[[Any], tuple[Any, ...]]:
     return lambda env: env.shape(shape)
 
 
 RESHAPES: tuple[tuple[Shape, Callable[[Any], tuple[Any, ...]]], ...] = (
-    ((2, 3), _fixed(6)),
-    ((2, 3), _fixed(3, 2, 1)),
-    ((1, 1), _fixed()),
-    ((), _fixed(1, 1)),
-    ((0, 3), _fixed(3, 0)),
-    ((0, 3), _fixed(0)),
-    (("n", 3), _fixed(3, "n")),
-    (("n", 3), _fixed("n", 1, 3)),
-    (("n", 3), _fixed(1, "n", 3, 1)),
-    (("n", 1, 3), _fixed("n", 3)),
+    ((2, 3), _shape_of(6)),
+    ((2, 3), _shape_of(3, 2, 1)),
+    ((1, 1), _shape_of()),
+    ((), _shape_of(1, 1)),
+    ((0, 3), _shape_of(3, 0)),
+    ((0, 3), _shape_of(0)),
+    (("n", 3), _shape_of(3, "n")),
+    (("n", 3), _shape_of("n", 1, 3)),
+    (("n", 3), _shape_of(1, "n", 3, 1)),
+    (("n", 1, 3), _shape_of("n", 3)),
     (("n", 3), lambda env: (3 * env.sizes["n"],)),
-    (("n", "m"), _fixed("m", "n")),
+    (("n", "m"), _shape_of("m", "n")),
     (("n", "m"), lambda env: (env.sizes["n"] * env.sizes["m"],)),
     (("n", "m", 2), lambda env: (env.sizes["n"], 2 * env.sizes["m"])),
     (("n", "m", 2), lambda env: (2, env.sizes["m"], env.sizes["n"])),
-    (("n", "m", 2), _fixed("m", 2, "n")),
-    (("n", "m", 2), _fixed("m", "n", 2)),
-    (("n", "m", 1), _fixed(1, "n", 1, "m")),
+    (("n", "m", 2), _shape_of("m", 2, "n")),
+    (("n", "m", 2), _shape_of("m", "n", 2)),
+    (("n", "m", 1), _shape_of(1, "n", 1, "m")),
     (("n", "m", 1), lambda env: (1, env.sizes["n"], env.sizes["m"])),
     (("n", 0), lambda env: (0, env.sizes["n"])),
-    (("n", 0), _fixed(0, 3)),
+    (("n", 0), _shape_of(0, 3)),
     (("n", "m", 0), lambda env: (env.sizes["n"] * env.sizes["m"], 0)),
 )
 
 
-def _spread(d: Drawn) -> Result:
-    """To more axes anywhere, of known and named sizes; ones become wider."""
-    before, after, axes = d.pick(SPREADS)
+def _broadcasted(d: Drawn) -> Result:
+    """Draw a broadcast to more axes, or of axes of size one, to fixed and symbolic sizes."""
+    before, after, axes = d.pick(BROADCASTS)
     x = _x(d, [before])
     d.named |= {s for s in after if isinstance(s, str)}
     return Result(
@@ -77,7 +77,7 @@ def _spread(d: Drawn) -> Result:
     )
 
 
-SPREADS: tuple[tuple[Shape, Shape, tuple[int, ...]], ...] = (
+BROADCASTS: tuple[tuple[Shape, Shape, tuple[int, ...]], ...] = (
     ((), (2, 3), ()),
     ((), ("n", 3), ()),
     ((3,), (2, 3), (1,)),
@@ -95,17 +95,17 @@ SPREADS: tuple[tuple[Shape, Shape, tuple[int, ...]], ...] = (
 
 
 def _sliced(d: Drawn) -> Result:
-    """Steps and ends of known numbers, or as large as a named size allows."""
+    """Draw a slice with constant ends and steps of fixed or symbolic axes."""
     x = _x(d, [("n", "m", 5), ("m", 5), (5, 4)])
 
     def cut(a: Any) -> Any:
-        return a[which]
+        return a[index]
 
-    which = d.pick(CUTS)
+    index = d.pick(SLICES)
     return Result(Expr(lambda env: cut(x.run(env)), ("?",), x.dtype))
 
 
-CUTS: tuple[Any, ...] = (
+SLICES: tuple[Any, ...] = (
     np.s_[1:],
     np.s_[:, 1:],
     np.s_[:-1],
@@ -126,18 +126,27 @@ def _concatenated(d: Drawn) -> Result:
 
 
 def _padded(d: Drawn) -> Result:
-    """Edges above and below zero, and inside; of named sizes too."""
+    """Draw a padding: positive, negative or interior, of fixed or symbolic axes."""
     x = _x(d, [(2, 3), (1, 4), (0, 2), ("n", 3), ("m", "n"), (3,)])
-    config = [d.pick(PADS) for _ in x.shape]
+    config = [d.pick(PADDINGS) for _ in x.shape]
     filler = d.pick([d.input, d.number, d.param])((), x.dtype, ())
     return Result(Expr(lambda env: lax.pad(x.run(env), filler.run(env), config), ("?",), x.dtype))
 
 
-PADS = ((0, 0, 0), (0, 0, 0), (1, 0, 0), (0, 2, 1), (-1, 2, 0), (1, -1, 0), (0, 0, 2), (2, -2, 1))
+PADDINGS = (
+    (0, 0, 0),
+    (0, 0, 0),
+    (1, 0, 0),
+    (0, 2, 1),
+    (-1, 2, 0),
+    (1, -1, 0),
+    (0, 0, 2),
+    (2, -2, 1),
+)
 
 
 def _padded_to_size(d: Drawn) -> Result:
-    """By a named size."""
+    """Draw a padding by a symbolic size."""
     x = _x(d, [(2, 3), ("n", 3)])
     zero = np.zeros((), jnp.dtype(x.dtype))
     d.named |= {"m"}
@@ -149,10 +158,10 @@ def _padded_to_size(d: Drawn) -> Result:
 
 
 def _split(d: Drawn) -> Result:
-    """An operation with several results, which layout rules write."""
+    """Draw a split, an operation with several results that layout rules emit."""
     sizes = d.pick([(1, 2), (2, 2), (1, 1, 1), (0, 3), (3,)])
-    axis, rest = d.integer(0, 1), d.pick([2, "n"])
-    shape = (sum(sizes), rest) if axis == 0 else (rest, sum(sizes))
+    axis, other_size = d.integer(0, 1), d.pick([2, "n"])
+    shape = (sum(sizes), other_size) if axis == 0 else (other_size, sum(sizes))
     dtype = d.pick(ALL)
     x = operand(d, shape, dtype, subnormal(dtype))
 
@@ -185,11 +194,13 @@ def _counted(d: Drawn) -> Result:
 
 
 def _size(d: Drawn) -> Result:
-    """Arithmetic of named sizes, as a number."""
+    """Draw a number that is computed from symbolic sizes."""
     x = d.input(("n", "m"), "float32")
-    of = d.pick(SIZES)
+    function = d.pick(SIZES)
     kind = jnp.dtype(d.pick(["int32", "int64", "float32", "uint8"]))
-    return Result(Expr(lambda env: jnp.asarray(of(*x.run(env).shape)).astype(kind), (), kind.name))
+    return Result(
+        Expr(lambda env: jnp.asarray(function(*x.run(env).shape)).astype(kind), (), kind.name)
+    )
 
 
 SIZES: tuple[Callable[[Any, Any], Any], ...] = (
@@ -214,22 +225,22 @@ SIZES: tuple[Callable[[Any, Any], Any], ...] = (
     lambda n, m: n**2,
     lambda n, m: (n - m) * (m - n),
     lambda n, m: (n + m) // n,
-    lambda n, m: dims_max(n - 2, 0),
-    lambda n, m: dims_max(n, m),
-    lambda n, m: dims_min(n, 2),
-    lambda n, m: dims_min(n, m),
-    lambda n, m: dims_max(n, 1),
-    lambda n, m: dims_max(-n, 2 - m),
+    lambda n, m: max_size(n - 2, 0),
+    lambda n, m: max_size(n, m),
+    lambda n, m: min_size(n, 2),
+    lambda n, m: min_size(n, m),
+    lambda n, m: max_size(n, 1),
+    lambda n, m: max_size(-n, 2 - m),
     lambda n, m: n - 2 * m + 3,
 )
 
 
-def dims_max(one: Any, other: Any) -> Any:
-    return core.max_dim(one, other)
+def max_size(x: Any, y: Any) -> Any:
+    return core.max_dim(x, y)
 
 
-def dims_min(one: Any, other: Any) -> Any:
-    return core.min_dim(one, other)
+def min_size(x: Any, y: Any) -> Any:
+    return core.min_dim(x, y)
 
 
 def _entry(d: Drawn) -> Result:
@@ -248,7 +259,7 @@ def _exact(*draws: Callable[[Drawn], Result], signs: bool = True) -> list[Loweri
 CASES: dict[Op, Sequence[LoweringCase]] = {
     ops.reshape: _exact(_moved(ops.reshape), _reshaped),
     ops.transpose: _exact(_moved(ops.transpose)),
-    ops.broadcast_in_dim: _exact(_moved(ops.broadcast_in_dim), _spread),
+    ops.broadcast_in_dim: _exact(_moved(ops.broadcast_in_dim), _broadcasted),
     ops.concatenate: _exact(_concatenated),
     ops.slice: _exact(_moved(ops.slice), _sliced),
     ops.rev: _exact(_moved(ops.rev)),

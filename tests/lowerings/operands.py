@@ -1,6 +1,6 @@
-"""Operands of every provenance: how a value was made, which lowering rules may ask for.
+"""Draw operands from every kind of source that lowering rules may distinguish.
 
-All of them are exact: the operation that is tried gets the same numbers in a file as in JAX.
+All sources are exact, so that the operation under test gets the same numbers in a file as in JAX.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,63 +14,65 @@ from converter.ir.dtypes import highest, is_float, is_integer, lowest
 from tests.rules.programs import ALL, INTEGERS, Drawn, Expr, Shape, numbers
 
 Pool = Sequence[Any]
-Make = Callable[[Drawn, Shape, str, Pool], Expr]
+Source = Callable[[Drawn, Shape, str, Pool], Expr]
 
 
 def ends(dtype: str) -> list[Any]:
-    """The numbers at which a dtype ends, beside those that every draw has."""
+    """Return the limits of a dtype, in addition to the usual numbers."""
     kind = jnp.dtype(dtype)
     if not is_float(kind):
         return numbers(dtype)
     limits = jnp.finfo(kind)
-    least = [float(limits.smallest_normal), float(limits.eps), 1 - float(limits.eps) / 2]
-    sizes = [float(limits.max), *least, 88.0, 127.5, 32767.5]
-    return [*numbers(dtype), *sizes, *(-size for size in sizes)]
+    small = [float(limits.smallest_normal), float(limits.eps), 1 - float(limits.eps) / 2]
+    magnitudes = [float(limits.max), *small, 88.0, 127.5, 32767.5]
+    return [*numbers(dtype), *magnitudes, *(-magnitude for magnitude in magnitudes)]
 
 
 def subnormal(dtype: str) -> list[Any]:
-    """Numbers of which XLA keeps the smallest too, as long as they are only moved."""
+    """Return the numbers of `ends` and subnormal ones, which XLA keeps only if they are moved."""
     kind = jnp.dtype(dtype)
-    least = [float(jnp.finfo(kind).smallest_subnormal)] if is_float(kind) else []
-    return [*ends(dtype), *least, *(-x for x in least)]
+    smallest = [float(jnp.finfo(kind).smallest_subnormal)] if is_float(kind) else []
+    return [*ends(dtype), *smallest, *(-x for x in smallest)]
 
 
 def moderate(dtype: str) -> list[Any]:
-    """Numbers of which no operation makes another than JAX does, but for rounding."""
+    """Return numbers for which operators differ from JAX by rounding only."""
     if is_float(jnp.dtype(dtype)):
         return [0.5, -0.75, 1.25, 2.0, -1.5, 3.0, 0.25, -2.5]
     return [n for n in numbers(dtype) if abs(int(n)) <= 7]
 
 
 def edges(d: Drawn, dtype: str) -> Pool:
+    """Draw a pool of usual numbers, of limits or of moderate numbers."""
     return d.pick([numbers, ends, moderate])(dtype)
 
 
-# ---------------------------------------------------------------------------------------- ways
+# ------------------------------------------------------------------------------------- sources
 
 
 def _leaf(d: Drawn, shape: Shape, dtype: str, pool: Pool = ()) -> Expr:
     return d.pick([d.input, d.input, d.param, d.constant])(shape, dtype, pool)
 
 
-def _converted(sources: Sequence[str]) -> Make:
+def _converted(source_dtypes: Sequence[str]) -> Source:
     def make(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
-        source = d.pick(sources)
-        kept = [n for n in _whole(pool) if _holds(source, n)]
-        x = boolean(d, shape) if source == "bool" else _leaf(d, shape, source, kept)
+        source = d.pick(source_dtypes)
+        source_pool = [n for n in _integers(pool) if _is_representable(source, n)]
+        x = boolean(d, shape) if source == "bool" else _leaf(d, shape, source, source_pool)
         return converted(d, x, dtype)
 
     return make
 
 
-def _whole(pool: Pool) -> list[int]:
-    """Integers for a pool: small ones where all of its numbers are small floats."""
+def _integers(pool: Pool) -> list[int]:
+    """Return the integers of a pool. For a pool with floats, return small ones if all are small."""
     if any(isinstance(n, float) for n in pool):
         return [0, 1, 2, 3, -1] if all(abs(n) < 100 for n in pool) else []
     return [int(n) for n in pool]
 
 
-def _holds(dtype: str, number: Any) -> bool:
+def _is_representable(dtype: str, number: Any) -> bool:
+    """Whether a number is within the range of an integer dtype."""
     kind = jnp.dtype(dtype)
     return is_integer(kind) and int(lowest(kind)) <= number <= int(highest(kind))
 
@@ -80,7 +82,7 @@ def converted(d: Drawn, x: Expr, dtype: str) -> Expr:
 
 
 def boolean(d: Drawn, shape: Shape) -> Expr:
-    """Truth values: given, or what a comparison makes."""
+    """Draw Booleans: an input, parameter or constant, or the result of a comparison."""
     if d.chance():
         return _leaf(d, shape, "bool")
     return compared(d, shape, "bool", ())
@@ -93,18 +95,18 @@ def compared(d: Drawn, shape: Shape, dtype: str, _: Pool) -> Expr:
 
 
 def _clipped(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
-    x, ends_of = _leaf(d, shape, dtype, pool), sorted(d.array((2,), dtype, moderate(dtype)))
-    low, high = (np.asarray(end, jnp.dtype(dtype)) for end in ends_of)
+    x, bounds = _leaf(d, shape, dtype, pool), sorted(d.array((2,), dtype, moderate(dtype)))
+    low, high = (np.asarray(end, jnp.dtype(dtype)) for end in bounds)
     if d.chance():
         return d.apply(lambda a: lax.clamp(low, a, high), x)
     return d.apply(lambda a: lax.min(lax.max(a, lax.full_like(a, low)), lax.full_like(a, high)), x)
 
 
 def _scalar(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
-    """One number all over an array."""
-    one = _leaf(d, (), dtype, pool)
+    """Draw a scalar that is broadcast to the shape."""
+    scalar = _leaf(d, (), dtype, pool)
     d.named |= {size for size in shape if isinstance(size, str)}
-    return Expr(lambda env: lax.broadcast(one.run(env), env.shape(shape)), shape, dtype)
+    return Expr(lambda env: lax.broadcast(scalar.run(env), env.shape(shape)), shape, dtype)
 
 
 def _number(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
@@ -133,35 +135,37 @@ def _moved(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
 
 
 def _chosen(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
-    which = boolean(d, shape)
-    return d.apply(lax.select, which, *(_leaf(d, shape, dtype, pool) for _ in range(2)))
+    condition = boolean(d, shape)
+    return d.apply(lax.select, condition, *(_leaf(d, shape, dtype, pool) for _ in range(2)))
 
 
 def _remainder(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
-    x, by = _leaf(d, shape, dtype, pool), np.asarray(d.pick([2, 3]), jnp.dtype(dtype))
-    return d.apply(lambda a: lax.rem(a, lax.full_like(a, by)), x)
+    x, divisor = _leaf(d, shape, dtype, pool), np.asarray(d.pick([2, 3]), jnp.dtype(dtype))
+    return d.apply(lambda a: lax.rem(a, lax.full_like(a, divisor)), x)
 
 
 def _size(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
-    """The number of entries of an axis."""
-    named = d.pick(["n", "m"])
-    d.named |= {named, *(size for size in shape if isinstance(size, str))}
+    """Draw an array of the size of a symbolic axis."""
+    dimension = d.pick(["n", "m"])
+    d.named |= {dimension, *(size for size in shape if isinstance(size, str))}
     kind = jnp.dtype(dtype)
     return Expr(
-        lambda env: lax.full(env.shape(shape), lax.convert_element_type(env.sizes[named], kind)),
+        lambda env: lax.full(
+            env.shape(shape), lax.convert_element_type(env.sizes[dimension], kind)
+        ),
         shape,
         dtype,
     )
 
 
-def _place(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
-    """Where the largest of three is."""
+def _arg_largest(d: Drawn, shape: Shape, dtype: str, pool: Pool) -> Expr:
+    """Draw the positions of the largest of three numbers."""
     x = d.input((*shape, 3), "int32", [0, 1, 2, 3, 5])
     axis = len(shape)
     return converted(d, d.apply(lambda a: lax.argmax(a, axis, np.int32), x, shape=shape), dtype)
 
 
-ANY: dict[str, Make] = {
+ANY: dict[str, Source] = {
     "input": _input,
     "parameter": _param,
     "constant": _constant,
@@ -173,22 +177,22 @@ ANY: dict[str, Make] = {
     "moved": _moved,
     "chosen": _chosen,
 }
-OF_NUMBERS: dict[str, Make] = {
+OF_NUMBERS: dict[str, Source] = {
     "clipped": _clipped,
     "of a comparison": compared,
     "of a float": _converted(["float32", "float16", "float64"]),
-    "place": _place,
+    "place": _arg_largest,
     "size": _size,
 }
-OF_INTEGERS: dict[str, Make] = {"remainder": _remainder}
-OF_BOOLEANS: dict[str, Make] = {
+OF_INTEGERS: dict[str, Source] = {"remainder": _remainder}
+OF_BOOLEANS: dict[str, Source] = {
     "compared": compared,
     "converted": lambda d, shape, dtype, _: converted(d, _leaf(d, shape, d.pick(ALL)), dtype),
 }
 
 
-def ways(dtype: str) -> dict[str, Make]:
-    """How an operand of a dtype may be made."""
+def sources(dtype: str) -> dict[str, Source]:
+    """Return the sources of operands of a dtype, by name."""
     kind = jnp.dtype(dtype)
     if kind == np.bool_:
         plain = {name: make for name, make in ANY.items() if not name.startswith("of a")}
@@ -197,7 +201,7 @@ def ways(dtype: str) -> dict[str, Make]:
 
 
 def operand(d: Drawn, shape: Shape, dtype: str, pool: Pool = ()) -> Expr:
-    """An operand of any provenance; of a half of the draws an input."""
-    makes = ways(dtype)
-    name = d.pick(["input", *makes] if d.chance() else ["input"])
-    return makes[name](d, shape, dtype, pool)
+    """Draw an operand from any source; more than half of the draws are inputs."""
+    makers = sources(dtype)
+    name = d.pick(["input", *makers] if d.chance() else ["input"])
+    return makers[name](d, shape, dtype, pool)

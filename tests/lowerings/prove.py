@@ -1,4 +1,4 @@
-"""Programs of one operation, lowered and run in ONNX Runtime, beside what JAX makes of them."""
+"""Convert programs of one operation, run them in ONNX Runtime, and compare them with JAX."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ from tests.rules.prove import numbers_of
 
 T = TypeVar("T")
 
-TRIED = tuple(opset for opset in (17, 18, 20, 21, 23, 24, 26) if opset <= NEWEST)
-"""The opsets that rules are tried at: those that brought operators."""
+OPSETS_TESTED = tuple(opset for opset in (17, 18, 20, 21, 23, 24, 26) if opset <= NEWEST)
+"""The opsets at which rules are tested: those that introduced operators."""
 
 Types = Callable[..., Sequence[tuple[Any, Any]]]
 
@@ -44,9 +44,9 @@ def like_first(x: Value, *_: Value) -> list[tuple[Any, Any]]:
 
 @dataclass(frozen=True)
 class Applied:
-    """An operation as a node of its own, for what no jaxpr has.
+    """An operation that no jaxpr has, which is appended to the traced graph as a node.
 
-    ``types`` gives the shapes and dtypes of the outputs for the operands' values.
+    ``types`` returns the shapes and dtypes of the outputs for the values of the operands.
     """
 
     op: Op
@@ -58,12 +58,13 @@ class Applied:
 
 @dataclass(frozen=True)
 class Result:
-    """What is computed, and another computation that the file may agree with in its place.
+    """An output of a program, and perhaps an alternative that the file may agree with.
 
-    JAX rounds every step of a formula of half precision, a file may round once.
+    JAX rounds every step of a formula in half precision. The file may round only once, as the
+    alternative ``once`` does.
     """
 
-    made: Expr | Applied
+    output: Expr | Applied
     once: Expr | Applied | None = None
 
 
@@ -73,12 +74,13 @@ LoweringDraw = Callable[[Drawn], Program]
 
 @dataclass(frozen=True)
 class LoweringCase:
-    """How programs of an operation are drawn, and compared.
+    """How programs of an operation are drawn and compared.
 
-    A float may be off by so many ``units`` in its last place; in that of 1 at least if ``of_one``,
-    and in that of the output's largest number if ``of_largest``. Zeros have JAX's signs where the
-    operation ``keeps_signs``. A ``refusal`` is part of what a refused program is told.
-    By default so many ``programs`` are tried.
+    ``units`` is the largest error of a float in units in its last place. With ``of_one``, the unit
+    is at least that of 1; with ``of_largest``, it is at least that of the output's largest number.
+    If the operation ``keeps_signs``, zeros must have the signs that JAX gives them. ``programs`` is
+    the number of programs in the default tier. If ``refusal`` is not empty, a program may be
+    refused with a message that contains it.
     """
 
     draw: LoweringDraw
@@ -92,7 +94,7 @@ class LoweringCase:
 
 @dataclass(frozen=True)
 class Way:
-    """How a program is converted: with all passes, or with those alone that a file needs."""
+    """How a program is converted: opset, strictness, and only the needed passes (bare) or all."""
 
     opset: int
     is_strict: bool
@@ -104,20 +106,20 @@ class Way:
 
 LEVELS: tuple[Level, ...] = ("disabled", "all")
 
-SPELLED = (ops.eq_to, ops.le_to, ops.lt_to, ops.reshape)
-"""Operations of which JAX has more than one spelling, or which floats alone have at last."""
+CANONICAL = (ops.eq_to, ops.le_to, ops.lt_to, ops.reshape)
+"""Operations whose canonical forms lowering rules rely on."""
 
 LOSE_SIGNS = (ops.select_n, ops.clamp, ops.max, ops.min)
-"""Operations whose results may have another zero."""
+"""Operations whose results may have a zero of the other sign."""
 
 NEEDED = ("decompose", "windows", "deviations", "arithmetic", "quirks", "dtype fallback")
-"""Passes without which a graph cannot be written, or is not exact."""
+"""Passes without which a graph cannot be lowered or is not exact."""
 
 
 def opsets_of(op: Op, since: int) -> list[int]:
-    """The opsets at which the rule of that age is the operation's newest."""
-    newer = [other for other in BUILTIN_RULES[op] if other > since]
-    return [o for o in TRIED if since <= o < min(newer, default=OPSETS[-1] + 1)]
+    """Return the opsets at which the rule that exists since opset `since` is the newest one."""
+    newer = [version for version in BUILTIN_RULES[op] if version > since]
+    return [o for o in OPSETS_TESTED if since <= o < min(newer, default=OPSETS[-1] + 1)]
 
 
 def drawn_way(d: Drawn, op: Op, since: int) -> Way:
@@ -126,7 +128,7 @@ def drawn_way(d: Drawn, op: Op, since: int) -> Way:
 
 @dataclass
 class Seeded(Drawn):
-    """Chooses by a seed: hypothesis takes the simplest programs first, which look alike."""
+    """Random choices by a seed, because the first programs of hypothesis are simple and similar."""
 
     rng: random.Random = field(default_factory=random.Random)
 
@@ -146,17 +148,19 @@ class Seeded(Drawn):
 # ------------------------------------------------------------------------------------- the graph
 
 
-def graph_of(drawn: Drawn, made: Sequence[Expr | Applied]) -> Graph:
-    """The traced program; operations that no jaxpr has become nodes behind their operands."""
-    operands = [list(m.operands) if isinstance(m, Applied) else [m] for m in made]
+def graph_of(drawn: Drawn, results: Sequence[Expr | Applied]) -> Graph:
+    """Return the traced program. Operations that no jaxpr has are appended as nodes."""
+    operands = [list(m.operands) if isinstance(m, Applied) else [m] for m in results]
     graph = drawn.graph(*(x for group in operands for x in group))
     values, outputs = iter(graph.outputs), list[Value]()
-    for each, group in zip(made, operands, strict=True):
+    for result, group in zip(results, operands, strict=True):
         inputs = [next(values) for _ in group]
-        if not isinstance(each, Applied):
+        if not isinstance(result, Applied):
             outputs += inputs
             continue
-        node = make_node(each.op, inputs, each.types(*inputs), each.params, meaning=each.meaning)
+        node = make_node(
+            result.op, inputs, result.types(*inputs), result.params, meaning=result.meaning
+        )
         graph.nodes.append(node)
         outputs += node.outputs
     graph.outputs = outputs
@@ -165,32 +169,33 @@ def graph_of(drawn: Drawn, made: Sequence[Expr | Applied]) -> Graph:
 
 
 def _has_empty(graph: Graph) -> bool:
-    """Whether a value has no elements: operations on such are canonicalized away."""
+    """Whether a value has no elements. The converter removes operations on empty values."""
     values = (v for node in graph.walk() for v in (*node.inputs, *node.outputs))
     return any(dims.is_same_dim(size, 0) for v in values for size in v.shape)
 
 
 def prepare(graph: Graph, way: Way, settings: PassSettings) -> None:
-    """Bring a graph into the form that rules take."""
+    """Bring a graph into the form that lowering rules accept, with all or the needed passes."""
     if not way.is_bare or _has_empty(graph):
         passes.run_passes(graph, settings)
         return
-    forms = {op: rule for op, rule in RULES.items() if op in ELIMINATED_OPS or op in SPELLED}
-    rows = [row for row in passes.distinct_passes() if row.name in NEEDED]
-    for row in rows:
-        row.run(graph, settings)
+    rules = {op: rule for op, rule in RULES.items() if op in ELIMINATED_OPS or op in CANONICAL}
+    steps = [step for step in passes.distinct_passes() if step.name in NEEDED]
+    for step in steps:
+        step.run(graph, settings)
         for _ in range(2):
-            sweep(graph, forms)
+            sweep(graph, rules)
         drop_dead(graph)
 
 
 # ------------------------------------------------------------------------------------- the proof
 
 Reached = set[tuple[Op, int]]
-"""Operations that were lowered, each with the age of the rule that did it."""
+"""Operations that were lowered, with the first opset of the rule that was used."""
 
 
-def rules_of(graph: Graph, opset: int) -> Reached:
+def rules_used(graph: Graph, opset: int) -> Reached:
+    """Return the rules that lower the nodes of a graph at an opset."""
     owners = ((node.op, find_lowering(node.op, opset)) for node in graph.walk())
     return {
         (op, since)
@@ -201,15 +206,15 @@ def rules_of(graph: Graph, opset: int) -> Reached:
 
 
 Wrap = Callable[[Callable[[], Any]], Any]
-"""Runs the lowering, and may watch it."""
+"""Function that calls the lowering, and may record its decisions."""
 
 
 def call(fn: Callable[[], Any]) -> Any:
     return fn()
 
 
-def _are_taken(graph: Graph, settings: PassSettings) -> bool:
-    """Whether the target has the operators of all composites, which are spelled out otherwise."""
+def _has_operators(graph: Graph, settings: PassSettings) -> bool:
+    """Whether the target has an operator for each composite; other composites are decomposed."""
     composites = [node for node in graph.walk() if node.op.structure]
     return all(settings.takes(operator_name(node.op), node.out.dtype) for node in composites)
 
@@ -217,43 +222,48 @@ def _are_taken(graph: Graph, settings: PassSettings) -> bool:
 def is_right(
     case: LoweringCase, op: Op, since: int, watch: Wrap, reached: Reached, drawn: Drawn
 ) -> bool:
-    """Whether the program has the rule; **raises** AssertionError if its file is not JAX's."""
+    """Return whether a drawn program uses the rule, and assert that its file agrees with JAX.
+
+    The rules that lowered the program are added to `reached`.
+    """
     program = case.draw(drawn)
     way = drawn_way(drawn, op, since)
     settings = way.settings()
-    graph = graph_of(drawn, [result.made for result in program])
-    if not _are_taken(graph, settings):
+    graph = graph_of(drawn, [result.output for result in program])
+    if not _has_operators(graph, settings):
         way = replace(way, is_bare=False)
-    once = graph_of(drawn, [result.once or result.made for result in program])
-    old, text = graph.clone(), f"{way}\n{graph}\nof {drawn.inputs}, {drawn.params}"
+    once = graph_of(drawn, [result.once or result.output for result in program])
+    original, text = graph.clone(), f"{way}\n{graph}\nof {drawn.inputs}, {drawn.params}"
     try:
         prepare(graph, way, settings)
-        found = rules_of(graph, way.opset)
-        export = watch(partial(build_export, graph, settings, lambda: old))
+        found = rules_used(graph, way.opset)
+        export = watch(partial(build_export, graph, settings, lambda: original))
     except UnsupportedError as error:
         assert case.refusal and case.refusal in str(error), f"{error}\n{text}"
         return True
     reached |= found
     text += f"\nbecomes\n{graph}"
-    wanted = numbers_of(old, drawn)
-    second = numbers_of(once, drawn) if any(r.once for r in program) else wanted
-    signs = case.keeps_signs and not any(node.op in LOSE_SIGNS for node in old.walk())
-    is_known = bool(settings.deviations) and not is_tame(old, drawn, wanted)
+    expected = numbers_of(original, drawn)
+    alternatives = numbers_of(once, drawn) if any(r.once for r in program) else expected
+    signs = case.keeps_signs and not any(node.op in LOSE_SIGNS for node in original.walk())
+    is_known = bool(settings.deviations) and not is_tame(original, drawn, expected)
     for level in LEVELS:
         try:
-            got = run(session(export, level=level), drawn.inputs)
+            outputs = run(session(export, level=level), drawn.inputs)
         except IN_ONNX_RUNTIME as error:
             raise AssertionError(f"at level {level}: {error}\n{text}") from None
-        for i, (numbers, right, other) in enumerate(zip(got.values(), wanted, second, strict=True)):
-            complaint = differs(case, numbers, right, other, signs)
+        for i, (output, reference, alternative) in enumerate(
+            zip(outputs.values(), expected, alternatives, strict=True)
+        ):
+            complaint = differs(case, output, reference, alternative, signs)
             assert is_known or not complaint, f"output {i} at level {level}: {complaint}\n{text}"
     return (op, since) in found
 
 
-def is_tame(graph: Graph, drawn: Drawn, wanted: Sequence[np.ndarray]) -> bool:
+def is_tame(graph: Graph, drawn: Drawn, expected: Sequence[np.ndarray]) -> bool:
     """Whether no operand, constant or result is a number for which operators may deviate."""
     consts = (v.const for node in graph.walk() for v in node.inputs if v.kind == "const")
-    arrays = map(np.asarray, (*drawn.inputs, *drawn.params.values(), *consts, *wanted))
+    arrays = map(np.asarray, (*drawn.inputs, *drawn.params.values(), *consts, *expected))
     return all(
         bool(np.all(np.abs(a) < 100)) and not bool(np.any((a == 0) & np.signbit(a)))
         for a in (a.astype(np.float64) for a in arrays if is_float(a.dtype))
@@ -261,32 +271,41 @@ def is_tame(graph: Graph, drawn: Drawn, wanted: Sequence[np.ndarray]) -> bool:
 
 
 def differs(
-    case: LoweringCase, got: np.ndarray, wanted: np.ndarray, once: np.ndarray, signs: bool
+    case: LoweringCase, actual: np.ndarray, expected: np.ndarray, once: np.ndarray, signs: bool
 ) -> str:
-    """How an output of a file differs from JAX's; nothing where it does not."""
-    if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
-        return f"{got.dtype}{list(got.shape)}, not {wanted.dtype}{list(wanted.shape)}"
-    if is_float(wanted.dtype):
-        is_other = np.minimum(_apart(case, got, wanted), _apart(case, got, once)) > case.units
+    """Return how an output differs from JAX's (`expected` or `once`), or an empty text."""
+    if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
+        return f"{actual.dtype}{list(actual.shape)}, not {expected.dtype}{list(expected.shape)}"
+    if is_float(expected.dtype):
+        is_other = (
+            np.minimum(_error_in_units(case, actual, expected), _error_in_units(case, actual, once))
+            > case.units
+        )
         if signs:
-            is_other |= (np.signbit(got) != np.signbit(wanted)) & ~np.isnan(wanted)
+            is_other |= (np.signbit(actual) != np.signbit(expected)) & ~np.isnan(expected)
     else:
-        is_other = got != wanted
+        is_other = actual != expected
     if not is_other.any():
         return ""
-    return f"{got[is_other][:4]} where JAX has {wanted[is_other][:4]}; {got}, not {wanted}"
+    return (
+        f"{actual[is_other][:4]} where JAX has {expected[is_other][:4]}; {actual}, not {expected}"
+    )
 
 
-def _apart(case: LoweringCase, got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    wide = np.abs(wanted.astype(np.float64))
-    largest = float(np.max(wide, where=np.isfinite(wide), initial=1)) if case.of_largest else 0.0
+def _error_in_units(case: LoweringCase, actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    magnitudes = np.abs(expected.astype(np.float64))
+    largest = (
+        float(np.max(magnitudes, where=np.isfinite(magnitudes), initial=1))
+        if case.of_largest
+        else 0.0
+    )
     with np.errstate(all="ignore"):
-        return units(got, wanted.astype(got.dtype), max(largest, float(case.of_one)))
+        return units(actual, expected.astype(actual.dtype), max(largest, float(case.of_one)))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Programs of a rule by their seeds, and what they reached."""
+    """Programs of a rule by their seeds, and the rules that they reached."""
 
     op: Op
     since: int
@@ -294,17 +313,17 @@ class Trial:
     reached: Reached = field(default_factory=set)
 
     def is_right(self, case: LoweringCase, seed: int) -> bool:
-        """Whether the program of a seed has the rule; **raises** AssertionError if it is wrong."""
+        """Return whether a seed's program uses the rule, and assert that it agrees with JAX."""
         drawn = Seeded(None, rng=random.Random(f"{self.op}/{self.since}/{seed}"))
         with jax.enable_x64(True), np.errstate(all="ignore"):
             return is_right(case, self.op, self.since, self.watch, self.reached, drawn)
 
     def failures(self, case: LoweringCase, seeds: Iterable[int]) -> list[str]:
-        """What is wrong with programs, the shortest first."""
-        found = []
+        """Return the failures of the programs of these seeds, the shortest first."""
+        messages = []
         for seed in seeds:
             try:
                 self.is_right(case, seed)
             except AssertionError as error:
-                found.append(f"seed {seed}: {error}")
-        return sorted(found, key=len)
+                messages.append(f"seed {seed}: {error}")
+        return sorted(messages, key=len)

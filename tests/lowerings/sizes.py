@@ -1,4 +1,4 @@
-"""Arithmetic of sizes by `converter.lower.size_arithmetic`, beside Python's integers."""
+"""Compare `converter.lower.size_arithmetic` with Python's integers for random expressions."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ OPERATORS: dict[str, Callable[[int, int], int]] = {
     "Add": lambda x, y: x + y,
     "Sub": lambda x, y: x - y,
     "Mul": lambda x, y: x * y,
-    "Div": lambda x, y: int(x / y),  # of integers towards zero
+    "Div": lambda x, y: int(x / y),  # ONNX rounds towards zero
     "Mod": lambda x, y: x % y,
     "Max": max,
     "Min": min,
     "Pow": lambda x, y: x**y,
 }
-"""What ONNX's operators give for integers."""
+"""ONNX operators on integers, as Python functions."""
 
 RULES: dict[str, Callable[[int, int], int]] = {
     "add": lambda x, y: x + y,
@@ -35,8 +35,8 @@ NUMBERS = (-3, -2, -1, 0, 1, 2, 3)
 
 
 @dataclass
-class Written:
-    """Values that operators would give, by their names."""
+class EvaluatingWriter:
+    """Writer of operators that computes their values instead; numbers are kept by value name."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -54,16 +54,16 @@ class Written:
 
 
 def complaint(seed: int) -> str:
-    """What is wrong with an expression of a seed; nothing if it is right, and its bound holds."""
-    rng, written = random.Random(seed), Written()
-    arithmetic = Arithmetic(written.write, written.ints, {}, {})
+    """Return what is wrong with the value or bound of a random expression, or an empty text."""
+    rng, writer = random.Random(seed), EvaluatingWriter()
+    arithmetic = Arithmetic(writer.write, writer.ints, {}, {})
 
     def leaf() -> tuple[BoundedSize, int, str]:
         if rng.random() < 0.4:
             number = rng.choice(NUMBERS)
             return BoundedSize(number, number), number, str(number)
         number = rng.choice([1, 2, 5])
-        return BoundedSize(written.value(number), 1), number, f"size {number}"
+        return BoundedSize(writer.value(number), 1), number, f"size {number}"
 
     def tree(depth: int) -> tuple[BoundedSize, int, str]:
         if depth == 0 or rng.random() < 0.1:
@@ -81,8 +81,10 @@ def complaint(seed: int) -> str:
         result = arithmetic._apply(name, [x[0], y[0]])
         return result, RULES[name](x[1], y[1]), f"{name}({x[2]}, {y[2]})"
 
-    size, wanted, text = tree(rng.randint(1, 3))
-    got: Any = size.value if isinstance(size.value, int) else written.numbers[str(size.value.name)]
-    if (-got if size.negated else got) != wanted:
-        return f"{text} is {-got if size.negated else got}, not {wanted}"
-    return f"{text}: {got} is below its bound {size.low}" if got < size.low else ""
+    size, expected, text = tree(rng.randint(1, 3))
+    actual: Any = (
+        size.value if isinstance(size.value, int) else writer.numbers[str(size.value.name)]
+    )
+    if (-actual if size.negated else actual) != expected:
+        return f"{text} is {-actual if size.negated else actual}, not {expected}"
+    return f"{text}: {actual} is below its bound {size.low}" if actual < size.low else ""

@@ -1,4 +1,4 @@
-"""Every lowering rule gives JAX's numbers, whatever its operands are and however they were made."""
+"""Every lowering rule matches JAX, for operands of all dtypes, sizes and sources."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -20,7 +20,7 @@ CASES: Mapping[Op, Sequence[LoweringCase]] = {
 RULES = [(op, since) for op, rules in BUILTIN_RULES.items() for since in sorted(rules)]
 
 WATCHED = 24
-"""Programs of each case whose decisions are recorded, which takes three times as long."""
+"""Programs of each case whose decisions are recorded. Recording takes three times as long."""
 
 EXEMPT: Mapping[str, str] = {
     "in self.reserved": "names that inputs have already",
@@ -43,34 +43,34 @@ EXEMPT: Mapping[str, str] = {
     "DIGAMMA_OF_ZERO": "by the version of JAX",
     "cumlogsumexp": "JAX has none of integers; a graph from outside may",
 }
-"""Parts of decisions that no program of one operation decides, and why."""
+"""Parts of decisions of which no program of one operation takes both sides, with the reasons."""
 
-WANTING = (
+MISSING_PROGRAMS = (
     *("builder.py … dims.same(before[i], dim)", "builder.py … target.count(-1) == 1"),
     *('builder.py … self.op("Unsqueeze"', 'builder.py … self.op("Squeeze"'),
     *("indexing.py … d in window", "indexing.py … producer is not None"),
     *("indexing.py … batch_axes != (0,)", "indexing.py … len(shared) or None"),
     *("reduce.py … producer is None", "size_arithmetic.py … is_static(dim)"),
 )
-"""Decisions of which one side still wants a program."""
+"""Decisions of which one side has no program yet."""
 
-tried = pytest.mark.parametrize(
+for_each_rule = pytest.mark.parametrize(
     ("op", "since"), RULES, ids=[f"{op} from {since}" for op, since in RULES]
 )
 
-DRAWS = 12
-"""Programs that are drawn by default until one has the rule."""
+MAX_PROGRAMS = 12
+"""Largest number of programs in the default tier until one uses the rule."""
 
 SEEDS = range(1000, 1040)
-"""Those of the full tier."""
+"""Seeds of the programs in the full tier."""
 
-OTHERS = ("lowerings", "coefficients")
-"""Modules without rules: the registry, whose decisions are about refusals, and numbers."""
+WITHOUT_RULES = ("lowerings", "coefficients")
+"""Modules without rules: the registry, whose decisions are about refusals, and coefficients."""
 
 MODULES = [
     import_module(f"{lower.__name__}.{found.name}")
     for found in iter_modules(lower.__path__)
-    if found.name not in OTHERS
+    if found.name not in WITHOUT_RULES
 ]
 
 
@@ -79,41 +79,41 @@ def test_every_operation_has_programs() -> None:
     assert not missing, f"operations with a lowering rule and without programs: {missing}"
 
 
-@tried
-def test_rule_gives_the_numbers_of_jax(op: Op, since: int) -> None:
-    """A program or more that the rule lowers, of every way to draw some."""
+@for_each_rule
+def test_rule_matches_jax(op: Op, since: int) -> None:
+    """For each case of the operation, one or more programs use the rule and match JAX."""
     if not opsets_of(op, since):
         pytest.skip("the installed ONNX Runtime loads no such opset")
     trial = Trial(op, since)
     for case in CASES[op]:
-        found = 0
-        for seed in range(DRAWS):
-            found += trial.is_right(case, seed)
-            if found == case.programs:
+        programs = 0
+        for seed in range(MAX_PROGRAMS):
+            programs += trial.is_right(case, seed)
+            if programs == case.programs:
                 break
-        assert found, "no draw reaches this rule: it needs others"
+        assert programs, "no drawn program reaches this rule: add programs for it"
 
 
 @pytest.mark.full
-@tried
-def test_rule_gives_the_numbers_of_jax_in_many_programs(op: Op, since: int) -> None:
-    """At every opset at which the rule is the operation's newest."""
+@for_each_rule
+def test_rule_matches_jax_in_many_programs(op: Op, since: int) -> None:
+    """Many programs match JAX, at every opset at which the rule is the operation's newest."""
     if not opsets_of(op, since):
         pytest.skip("the installed ONNX Runtime loads no such opset")
     trial = Trial(op, since)
     wrong = [text for case in CASES[op] for text in trial.failures(case, SEEDS)]
     assert not wrong, f"{len(wrong)} programs are wrong, the shortest is\n{min(wrong, key=len)}"
-    assert (op, since) in trial.reached, "no draw reaches this rule: it needs others"
+    assert (op, since) in trial.reached, "no drawn program reaches this rule: add programs for it"
 
 
-def test_sizes_are_those_of_integers() -> None:
+def test_size_arithmetic_matches_python() -> None:
     wrong = list(filter(None, map(sizes.complaint, range(2000))))
-    assert not wrong, f"{len(wrong)} are wrong: {min(wrong, key=len)}"
+    assert not wrong, f"{len(wrong)} expressions are wrong: {min(wrong, key=len)}"
 
 
 @pytest.mark.full
-def test_every_decision_falls_both_ways() -> None:
-    """Of the rules and of what they write with, but for what no program decides."""
+def test_both_sides_of_decisions_are_taken() -> None:
+    """Programs take both sides of each decision that is not in `EXEMPT` or `MISSING_PROGRAMS`."""
     recorder = Recorder(MODULES)
     recorder.watch(lambda: [*map(sizes.complaint, range(2000))])
     for op, since in RULES:
@@ -121,10 +121,10 @@ def test_every_decision_falls_both_ways() -> None:
             trial = Trial(op, since, recorder.watch)
             for case in CASES[op]:
                 trial.failures(case, SEEDS[:WATCHED])
-    left = [key.split(" … ") for key in (*EXEMPT, *WANTING)]
+    exceptions = [key.split(" … ") for key in (*EXEMPT, *MISSING_PROGRAMS)]
     missing = [
         text
         for text in recorder.missing()
-        if not any(all(part in text for part in parts) for parts in left)
+        if not any(all(part in text for part in parts) for parts in exceptions)
     ]
-    assert not missing, "sides of decisions that no draw takes:\n" + "\n".join(missing)
+    assert not missing, "sides of decisions that no program takes:\n" + "\n".join(missing)

@@ -1,1 +1,1 @@
-"""Every rule of the converter, proved on its own: JAX evaluates the graph before it and after."""
+"""Every graph rule of the converter: JAX evaluates drawn graphs before and after the rule."""

@@ -1,4 +1,4 @@
-"""Programs for the rules of ``converter/layout``, ``converter/legalize`` and of targets' quirks."""
+"""Programs for the rules of `converter/layout`, of `converter/legalize` and of targets' quirks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -25,11 +25,11 @@ from tests.rules.programs import FLOATS, INTEGERS, Drawn, Expr
 from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
 
 SMALL = (-2, -1, 0, 1, 2, 3)
-"""Of these sums and products are exact."""
+"""Numbers whose sums and products are exact."""
 
 
 def of_dtypes(op: Op, dtypes: Sequence[str], shape: tuple[int, ...] = (2, 3)) -> Draw:
-    """An elementwise operation in some dtypes."""
+    """Return a draw of an elementwise operation in one of these dtypes."""
 
     def draw(d: Drawn) -> Expr:
         dtype = d.pick(dtypes)
@@ -43,11 +43,13 @@ def of_dtypes(op: Op, dtypes: Sequence[str], shape: tuple[int, ...] = (2, 3)) ->
 
 
 def reduced(op: Op, dtypes: Sequence[str]) -> Draw:
+    """Return a draw of a reduction in one of these dtypes."""
+
     def draw(d: Drawn) -> Expr:
         x = d.input(d.pick([(2, 3), (4, 3), ("n", 3)]), d.pick(dtypes))
         axes = d.pick([(0,), (1,), (0, 1)])
-        left = tuple(s for i, s in enumerate(x.shape) if i not in axes)
-        return d.apply(lambda a: canonical.REDUCED[op](a, axes), x, shape=left)
+        result_shape = tuple(s for i, s in enumerate(x.shape) if i not in axes)
+        return d.apply(lambda a: canonical.REDUCED[op](a, axes), x, shape=result_shape)
 
     return draw
 
@@ -55,7 +57,8 @@ def reduced(op: Op, dtypes: Sequence[str]) -> Draw:
 # --------------------------------------------------------------------------------------- legalize
 
 
-def place(fn: Callable[..., Any]) -> Draw:
+def arg_extreme(fn: Callable[..., Any]) -> Draw:
+    """Return a draw of an argmax or argmin."""
     return lambda d: d.apply(lambda a: fn(a, 1, np.int32), d.input((2, 3), d.pick(FLOATS)))
 
 
@@ -65,61 +68,68 @@ def top(d: Drawn) -> list[Expr]:
 
 
 def scattered(fn: Callable[..., Any], dtypes: Sequence[str] = ("float32", "int32")) -> Draw:
-    """Windows that are written at indices of which some are out of range."""
+    """Return a draw of a scatter of windows at indices, of which some are out of range."""
 
     def draw(d: Drawn) -> Expr:
-        kind, of_index = d.pick(dtypes), d.pick(("int32", "int8", "uint8", "int64"))
-        x, axis = d.input((4, 3), kind), d.integer(0, 1)
-        wide = d.pick([1, 2])
-        at = d.operand((2, 1), of_index)
-        at = d.pick([at, d.input((2, 1), of_index, [0, 1, 3, 5])])
-        if wide == 1:
+        dtype, index_dtype = d.pick(dtypes), d.pick(("int32", "int8", "uint8", "int64"))
+        x, axis = d.input((4, 3), dtype), d.integer(0, 1)
+        window = d.pick([1, 2])
+        indices = d.operand((2, 1), index_dtype)
+        indices = d.pick([indices, d.input((2, 1), index_dtype, [0, 1, 3, 5])])
+        if window == 1:
             numbers = lax.ScatterDimensionNumbers((1,), (axis,), (axis,))
-            updates = d.input((2, 3 if axis == 0 else 4), kind)
+            updates = d.input((2, 3 if axis == 0 else 4), dtype)
         else:
             numbers = lax.ScatterDimensionNumbers((1, 2), (), (axis,))
-            updates = d.input((2, 2, 3) if axis == 0 else (2, 4, 2), kind)
+            updates = d.input((2, 2, 3) if axis == 0 else (2, 4, 2), dtype)
         mode = d.pick(["clip", "drop", "promise_in_bounds"])
-        return d.apply(lambda *a: fn(*a, numbers, mode=mode), x, at, updates)
+        return d.apply(lambda *a: fn(*a, numbers, mode=mode), x, indices, updates)
 
     return draw
 
 
 def gathered(d: Drawn) -> Expr:
-    kind, of_index = d.pick(("float32", "int32", "bool")), d.pick(("int32", "int8", "uint8"))
+    """Draw a gather of windows at indices, of which some are out of range."""
+    dtype, index_dtype = d.pick(("float32", "int32", "bool")), d.pick(("int32", "int8", "uint8"))
     shape = d.pick([(4, 3), ("n", 3)])
-    x, axis, wide = d.input(shape, kind), 1 if shape[0] == "n" else d.integer(0, 1), d.pick([1, 2])
-    at = d.operand((2, 1), of_index)
+    x, axis, window = (
+        d.input(shape, dtype),
+        1 if shape[0] == "n" else d.integer(0, 1),
+        d.pick([1, 2]),
+    )
+    indices = d.operand((2, 1), index_dtype)
     mode = d.pick(["clip", "fill", "promise_in_bounds"])
-    if wide == 1:
+    if window == 1:
         numbers = lax.GatherDimensionNumbers((1,), (axis,), (axis,))
     else:
         numbers = lax.GatherDimensionNumbers((1, 2), (), (axis,))
-    kept = shape[1 - axis]
-    whole = (2, kept) if wide == 1 else (2, kept, 2) if axis else (2, 2, kept)
+    other_size = shape[1 - axis]
+    result_shape = (
+        (2, other_size) if window == 1 else (2, other_size, 2) if axis else (2, 2, other_size)
+    )
 
     def run(a: Any, i: Any) -> Any:
-        sizes = tuple(wide if j == axis else s for j, s in enumerate(a.shape))
+        sizes = tuple(window if j == axis else s for j, s in enumerate(a.shape))
         return lax.gather(a, i, numbers, sizes, mode=mode, fill_value=1)
 
-    y = d.apply(run, x, at, shape=whole)
-    if kind != "bool" and d.chance():  # a mask, behind which a promise is doubted
+    y = d.apply(run, x, indices, shape=result_shape)
+    if dtype != "bool" and d.chance():  # a mask makes the converter distrust a promise
         return d.apply(lambda a: jnp.where(a > 0, a, 0), y)
     return y
 
 
 def sliced(d: Drawn) -> Expr:
-    x, kind = d.input((4, 3), "int32"), d.pick(("int32", "int8", "uint8", "int64"))
-    starts = [d.pick([d.input, d.number, d.operand])((), kind) for _ in range(2)]
+    x, index_dtype = d.input((4, 3), "int32"), d.pick(("int32", "int8", "uint8", "int64"))
+    starts = [d.pick([d.input, d.number, d.operand])((), index_dtype) for _ in range(2)]
     sizes = d.pick([(1, 3), (4, 1), (2, 2), (4, 3)])
     return d.apply(lambda a, *i: lax.dynamic_slice_p.bind(a, *i, slice_sizes=sizes), x, *starts)
 
 
-def bounded(strict: bool) -> Step:
+def apply_bounds(strict: bool) -> Step:
     return lambda graph: swept(bounds.bounds_rules(graph, strict, {}))(graph)
 
 
-def of_ints(op: Op) -> Case:
+def integer_case(op: Op) -> Case:
     return Case(of_dtypes(op, INTEGERS))
 
 
@@ -130,7 +140,7 @@ def cast(d: Drawn) -> Expr:
 
 
 def clamped(d: Drawn) -> Expr:
-    """Between bounds that may be NaN, of which each may be known."""
+    """Draw a clamp whose bounds may be NaN, and may be known constants."""
     x = d.operand((2, 3), d.pick(FLOATS))
     shape = d.pick(((), (2, 3)))
     low, high = (d.pick((d.input, d.number))(shape, x.dtype) for _ in range(2))
@@ -150,26 +160,27 @@ def gelu(shape: tuple[int, ...]) -> Draw:
     return draw
 
 
-def noted(graph: Graph) -> bool:
-    """The table as a whole, for a target and where nothing may differ."""
+def apply_strict_deviations(graph: Graph) -> bool:
+    """Apply the rules for deviations of ONNX Runtime in a strict conversion."""
     return swept(deviations.deviation_rules(True, {}, find_target("onnxruntime")))(graph)
 
 
 CANCELLED = 64
-"""Units that XLA's float32 of ``lgamma`` and ``digamma`` is off the truth, which the detour is next
-to: at most 50 where it was tried beside 300 poles and zeros, of ``lgamma`` at -8.999997."""
+"""Error of XLA's float32 ``lgamma`` and ``digamma`` in units in the last place. The fallback to
+float64 is near the truth. At most 50 were measured near 300 poles and zeros, for ``lgamma`` at
+-8.999997."""
 
 ROUNDED_TWICE = 8
-"""Units that a formula in half precision is off, for a float of more digits is rounded once more:
-at most 4 of the numbers that are drawn, of ``exp2`` at 7.25 in bfloat16."""
+"""Error of a formula in half precision in units in the last place. The fallback computes in float32
+and rounds once more. At most 4 were measured for drawn numbers (``exp2`` at 7.25 in bfloat16)."""
 
 
 def fallbacks() -> Iterator[tuple[str, Case]]:
-    """For each target, each operation that takes a detour in some dtypes, in those."""
+    """Yield a case for each target and each operation with a dtype fallback, in those dtypes."""
     for name in ("standard", "onnxruntime", "openvino"):
         target = find_target(name)
-        for op, missing in target.kernels.items():
-            dtypes = [d for d in missing.conversions if d in canonical.dtypes_of(op)]
+        for op, fallback in target.kernels.items():
+            dtypes = [d for d in fallback.conversions if d in canonical.dtypes_of(op)]
             if not dtypes or op not in {**LAX, **canonical.REDUCED}:
                 continue
             draw = reduced(op, dtypes) if op in canonical.REDUCED else of_dtypes(op, dtypes)
@@ -185,52 +196,54 @@ def _fallback(target: Target) -> Step:
 
 # ----------------------------------------------------------------------------------------- layout
 
-TURNS = (ops.transpose, ops.reshape, ops.transpose, ops.reshape)
-"""A chain that is longer than what it does."""
+REDUNDANT_MOVES = (ops.transpose, ops.reshape, ops.transpose, ops.reshape)
+"""A chain of moves that a shorter chain can replace."""
 
 
 def rolled(d: Drawn) -> Expr:
-    x, by = d.input((4, 2), "int32"), d.integer(1, 3)
-    return d.apply(lambda a: lax.concatenate([a[by:], a[:by]], 0), x)
+    x, shift = d.input((4, 2), "int32"), d.integer(1, 3)
+    return d.apply(lambda a: lax.concatenate([a[shift:], a[:shift]], 0), x)
 
 
 def entry(d: Drawn) -> Expr:
     x = d.input(d.pick([(4, 2), (3, 2, 2)]), "int32")
     axis = d.integer(0, len(x.shape) - 1)
-    at = d.integer(0, x.shape[axis] - 1)
-    return d.apply(lambda a: lax.index_in_dim(a, at, axis, keepdims=False), x)
+    index = d.integer(0, x.shape[axis] - 1)
+    return d.apply(lambda a: lax.index_in_dim(a, index, axis, keepdims=False), x)
 
 
 def parted(d: Drawn) -> list[Expr]:
     x, axis = d.input((4, 6), "int32"), d.integer(0, 1)
-    at = sorted({d.integer(1, 3), d.integer(1, 3)})
-    return [d.apply(lambda a, i=i: jnp.split(a, at, axis)[i], x) for i in range(len(at) + 1)]
+    bounds = sorted({d.integer(1, 3), d.integer(1, 3)})
+    return [
+        d.apply(lambda a, i=i: jnp.split(a, bounds, axis)[i], x) for i in range(len(bounds) + 1)
+    ]
 
 
 def taken(d: Drawn) -> Expr:
-    """By indices that jnp makes positive, or that are promised to be."""
+    """Draw a gather along one axis, with indices that are wrapped or promised to be in bounds."""
     x, axis = d.input((3, 4, 2), "int32"), d.integer(0, 2)
     size = x.shape[axis]
-    at = d.input(d.pick([(), (2,), (2, 1)]), "int32", range(-size, size))
+    indices = d.input(d.pick([(), (2,), (2, 1)]), "int32", range(-size, size))
     wrapped = d.chance()
     if not wrapped:
-        at = d.apply(lambda i: lax.rem(lax.abs(i), np.int32(size)), at)
+        indices = d.apply(lambda i: lax.rem(lax.abs(i), np.int32(size)), indices)
 
     def run(a: Any, i: Any) -> Any:
         i = jnp.where(i < 0, i + size, i) if wrapped else i
-        places = tuple(i if j == axis else slice(None) for j in range(3))
-        return a.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
+        index = tuple(i if j == axis else slice(None) for j in range(3))
+        return a.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
-    return d.apply(run, x, at)
+    return d.apply(run, x, indices)
 
 
 def convolved(d: Drawn) -> Expr:
-    """Axes in any order, strides, dilations, groups and pads."""
+    """Draw a convolution with axes in any order, strides, dilations, groups and padding."""
     rank, groups = d.pick([1, 2]), d.pick([1, 2])
     batch_groups = 1 if groups == 2 else d.pick([1, 1, 2])
     space = [d.pick([4, 5]) for _ in range(rank)]
     kernel = [d.pick([1, 2, 3]) for _ in range(rank)]
-    kind = d.pick(("float32", "int32"))
+    dtype = d.pick(("float32", "int32"))
     layouts = {1: (("NCH", "OIH", "NCH"), ("NHC", "HIO", "NHC"), ("NHC", "OIH", "HNC"))}
     layouts[2] = (("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC"), ("NHWC", "OHWI", "NCHW"))
     names = d.pick(layouts[rank])
@@ -240,14 +253,14 @@ def convolved(d: Drawn) -> Expr:
 
     axes = "HW"[:rank]
     x = d.input(
-        shaped(names[0], {"N": 2, "C": 4, **dict(zip(axes, space, strict=True))}), kind, SMALL
+        shaped(names[0], {"N": 2, "C": 4, **dict(zip(axes, space, strict=True))}), dtype, SMALL
     )
     w = d.param(
         shaped(names[1], {"O": 2, "I": 4 // groups, **dict(zip(axes, kernel, strict=True))}),
-        kind,
+        dtype,
         SMALL,
     )
-    how = {
+    window = {
         "window_strides": [d.pick([1, 2]) for _ in range(rank)],
         "padding": [(d.pick([0, 1, 2, -1]), d.pick([0, 1, -1])) for _ in range(rank)],
         "lhs_dilation": [d.pick([1, 1, 2]) for _ in range(rank)],
@@ -255,29 +268,31 @@ def convolved(d: Drawn) -> Expr:
     }
     more = {"feature_group_count": groups, "batch_group_count": batch_groups}
     return d.apply(
-        lambda a, b: lax.conv_general_dilated(a, b, dimension_numbers=names, **how, **more), x, w
+        lambda a, b: lax.conv_general_dilated(a, b, dimension_numbers=names, **window, **more), x, w
     )
 
 
 def windowed(bind: Callable[..., Any]) -> Draw:
+    """Return a draw of a pooling by `bind`, with strides, padding and dilations."""
+
     def draw(d: Drawn) -> Expr:
-        kind = d.pick(("float32", "float32", "int32"))
-        pool = SMALL if kind == "int32" or d.chance() else (*SMALL, np.nan, np.inf, -np.inf)
-        x = d.input((2, 5, 4), kind, pool)
-        how = {
+        dtype = d.pick(("float32", "float32", "int32"))
+        pool = SMALL if dtype == "int32" or d.chance() else (*SMALL, np.nan, np.inf, -np.inf)
+        x = d.input((2, 5, 4), dtype, pool)
+        params = {
             "window_dimensions": (1, d.pick([1, 2, 3]), d.pick([1, 2])),
             "window_strides": (1, d.pick([1, 2]), d.pick([1, 2])),
             "padding": ((0, 0), (d.pick([0, 1]), d.pick([0, 1, 2])), (0, d.pick([0, 1]))),
             "base_dilation": (1, d.pick([1, 1, 2]), 1),
             "window_dilation": (1, d.pick([1, 1, 2]), 1),
         }
-        return d.apply(lambda a: bind(a, **how), x)
+        return d.apply(lambda a: bind(a, **params), x)
 
     return draw
 
 
-def over_whole_axes(bind: Callable[..., Any]) -> Draw:
-    """Windows as long as an axis of named length."""
+def pool_full_axis(bind: Callable[..., Any]) -> Draw:
+    """Return a draw of a pooling whose window is as long as an axis of symbolic size."""
 
     def run(a: Any) -> Any:
         sizes = {"window_dimensions": (1, a.shape[1], 2), "window_strides": (1, 1, 2)}
@@ -287,17 +302,19 @@ def over_whole_axes(bind: Callable[..., Any]) -> Draw:
     return lambda d: d.apply(run, d.input((2, "n", 4), "float32", SMALL), shape=(2, 1, 2))
 
 
-def pooled(strict: bool) -> Step:
+def apply_pooling(strict: bool) -> Step:
     return lambda graph: swept(pooling.pooling_rules(23, strict, find_target("onnxruntime")))(graph)
 
 
 def gradient_of_maximum(d: Drawn) -> Expr:
     x = d.input((2, 4, 6), "float32", [*SMALL, 0.5, 1.5, -0.5])
     y = d.input((2, 2, 3), "float32", SMALL)
-    how = {"window_dimensions": (1, 2, 2), "window_strides": (1, 2, 2)}
+    window = {"window_dimensions": (1, 2, 2), "window_strides": (1, 2, 2)}
     select = d.pick([lax.ge_p, lax.le_p])
     bind = lax.select_and_scatter_add_p.bind
-    return d.apply(lambda a, b: bind(b, a, select_prim=select, padding=((0, 0),) * 3, **how), x, y)
+    return d.apply(
+        lambda a, b: bind(b, a, select_prim=select, padding=((0, 0),) * 3, **window), x, y
+    )
 
 
 def padded_away(d: Drawn) -> Expr:
@@ -310,16 +327,16 @@ def padded_away(d: Drawn) -> Expr:
 
 
 def summed(d: Drawn) -> Expr:
-    """Sums or means of windows that are padded at some ends."""
+    """Draw sums or means of windows that are padded at some ends."""
     x, ends = d.input((1, 2, 5, 4), "float32", SMALL), [d.integer(0, 1) for _ in range(4)]
     padding = ((0, 0), (0, 0), (ends[0], ends[1]), (ends[2], ends[3]))
-    how = ((1, 1, 2, 2), (1, 1, *d.pick([(1, 1), (2, 1)])), padding)
-    y = d.apply(lambda a: lax.reduce_window(a, 0.0, lax.add, *how), x)
+    windows = ((1, 1, 2, 2), (1, 1, *d.pick([(1, 1), (2, 1)])), padding)
+    y = d.apply(lambda a: lax.reduce_window(a, 0.0, lax.add, *windows), x)
     return d.apply(lambda a: a / 4, y) if d.chance() else y
 
 
 def averaged(d: Drawn) -> Expr:
-    """Sums of windows divided by their sizes, or by how many are no padding."""
+    """Draw sums of windows, divided by the window size or by the count without padding."""
     x, pads = d.input((1, 2, 5, 4), "float32", SMALL), d.pick([0, 1])
     size = (1, 1, 2, 2)
     padding = ((0, 0), (0, 0), (pads, pads), (0, pads))
@@ -340,13 +357,13 @@ def padded_pool(d: Drawn) -> Expr:
     return d.apply(lambda a: a / 4, y) if combine is lax.add and d.chance() else y
 
 
-def contracted(graph: Graph) -> bool:
+def apply_contraction(graph: Graph) -> bool:
     rule = partial(contraction.to_matrix_product, weight_ids=weight_values(graph))
     return swept({ops.einsum: rule})(graph)
 
 
-def made(op: Op, step: Callable[[Graph], object]) -> Step:
-    """A step after which there are more of an operation."""
+def adds_nodes(op: Op, step: Callable[[Graph], object]) -> Step:
+    """Return a step that reports whether it added nodes of this operation."""
 
     def run(graph: Graph) -> bool:
         before = graph.count(op)
@@ -360,8 +377,8 @@ CASES: dict[str, Case] = {
     # ------------------------------------------------------------------------------------ legalize
     "legalize.deviations.COMMON_DEVIATIONS[reduce_max]": Case(reduced(ops.reduce_max, FLOATS)),
     "legalize.deviations.COMMON_DEVIATIONS[reduce_min]": Case(reduced(ops.reduce_min, FLOATS)),
-    "legalize.deviations.COMMON_DEVIATIONS[argmax]": Case(place(lax.argmax)),
-    "legalize.deviations.COMMON_DEVIATIONS[argmin]": Case(place(lax.argmin)),
+    "legalize.deviations.COMMON_DEVIATIONS[argmax]": Case(arg_extreme(lax.argmax)),
+    "legalize.deviations.COMMON_DEVIATIONS[argmin]": Case(arg_extreme(lax.argmin)),
     "legalize.deviations.COMMON_DEVIATIONS[scatter-max]": Case(scattered(lax.scatter_max, FLOATS)),
     "legalize.deviations.COMMON_DEVIATIONS[scatter-min]": Case(scattered(lax.scatter_min, FLOATS)),
     "legalize.deviations.COMMON_DEVIATIONS[top_k]": Case(top),
@@ -370,33 +387,35 @@ CASES: dict[str, Case] = {
     ),
     "legalize.deviations.ARITHMETIC_RULES[clamp]": Case(clamped, zeros=True),
     "legalize.deviations.ARITHMETIC_RULES[convert_element_type]": Case(cast),
-    "legalize.deviations.ARITHMETIC_RULES[div]": of_ints(ops.div),
-    "legalize.deviations.ARITHMETIC_RULES[rem]": of_ints(ops.rem),
-    "legalize.bounds.bounds_rules gather": Case(gathered, bounded(False)),
-    "legalize.bounds.bounds_rules strict gather": Case(gathered, bounded(True)),
-    "legalize.bounds.bounds_rules dynamic_slice": Case(sliced, bounded(False)),
+    "legalize.deviations.ARITHMETIC_RULES[div]": integer_case(ops.div),
+    "legalize.deviations.ARITHMETIC_RULES[rem]": integer_case(ops.rem),
+    "legalize.bounds.bounds_rules gather": Case(gathered, apply_bounds(False)),
+    "legalize.bounds.bounds_rules strict gather": Case(gathered, apply_bounds(True)),
+    "legalize.bounds.bounds_rules dynamic_slice": Case(sliced, apply_bounds(False)),
     **{
-        f"legalize.bounds.bounds_rules {fn.__name__}": Case(scattered(fn), bounded(strict))
+        f"legalize.bounds.bounds_rules {fn.__name__}": Case(scattered(fn), apply_bounds(strict))
         for strict, fn in enumerate(
             (lax.scatter, lax.scatter_add, lax.scatter_mul, lax.scatter_min, lax.scatter_max)
         )
     },
     "legalize.deviations.deviation_rules": Case(
-        gelu((2, 3)), noted, prepare=[canonicalize, by_recogniser(GELU)], units=4
+        gelu((2, 3)), apply_strict_deviations, prepare=[canonicalize, by_recogniser(GELU)], units=4
     ),
     **{f"legalize.dtype_fallback.dtype_fallback_rules {name}": case for name, case in fallbacks()},
     # -------------------------------------------------------------------------------------- layout
     **{
-        f"layout.chains.RULES[{op}]": Case(moves(*TURNS, op, most=0), prepare=[canonicalize])
+        f"layout.chains.RULES[{op}]": Case(
+            moves(*REDUNDANT_MOVES, op, most=0), prepare=[canonicalize]
+        )
         for op in (ops.reshape, ops.transpose, ops.slice)
     },
     "layout.chains.SELECT[reshape]": Case(entry, prepare=[canonicalize]),
     "layout.chains.SELECT[concatenate]": Case(rolled, prepare=[canonicalize]),
     "layout.chains.merge_splits": Case(
-        parted, made(ops.split, chains.merge_splits), prepare=[canonicalize]
+        parted, adds_nodes(ops.split, chains.merge_splits), prepare=[canonicalize]
     ),
     "layout.contraction.to_matrix_product": Case(
-        canonical.product, contracted, prepare=[canonicalize]
+        canonical.product, apply_contraction, prepare=[canonicalize]
     ),
     "layout.convolution.emit_convolution": Case(
         convolved,
@@ -416,7 +435,7 @@ CASES: dict[str, Case] = {
     ),
     **{
         f"layout.pooling.pooling_rules {name}{' strict' * strict}": Case(
-            windowed(bind), pooled(strict), zeros=True
+            windowed(bind), apply_pooling(strict), zeros=True
         )
         for strict in (False, True)
         for name, bind in (
@@ -427,23 +446,23 @@ CASES: dict[str, Case] = {
     },
     **{
         f"layout.pooling.pooling_rules whole {bind.__self__.name}": Case(
-            over_whole_axes(bind), pooled(False), zeros=True
+            pool_full_axis(bind), apply_pooling(False), zeros=True
         )
         for bind in (lax.reduce_window_sum_p.bind, lax.reduce_window_max_p.bind)
     },
-    "layout.pooling.pooling_rules select": Case(gradient_of_maximum, pooled(False)),
+    "layout.pooling.pooling_rules select": Case(gradient_of_maximum, apply_pooling(False)),
     "layout.pooling.match_average_pool": Case(
         averaged,
         swept({ops.div: pooling.match_average_pool}),
-        prepare=[pooled(False), canonicalize],
+        prepare=[apply_pooling(False), canonicalize],
         units=2,
     ),
     "layout.take.RULES[gather]": Case(taken),
     # -------------------------------------------------------------------------------------- quirks
-    "The lowest integer divided by -1[div]": of_ints(ops.div),
-    "The remainder of the lowest integer by -1[rem]": of_ints(ops.rem),
-    "Remainder of 64-bit integers[rem]": of_ints(ops.rem),
-    "Sign of 64-bit integers[sign]": of_ints(ops.sign),
+    "The lowest integer divided by -1[div]": integer_case(ops.div),
+    "The remainder of the lowest integer by -1[rem]": integer_case(ops.rem),
+    "Remainder of 64-bit integers[rem]": integer_case(ops.rem),
+    "Sign of 64-bit integers[sign]": integer_case(ops.sign),
     "Sum of integers beyond their range[reduce_sum]": Case(reduced(ops.reduce_sum, INTEGERS)),
     "Product of integers beyond their range[reduce_prod]": Case(reduced(ops.reduce_prod, INTEGERS)),
     **{
@@ -453,7 +472,11 @@ CASES: dict[str, Case] = {
     **{
         f"A padding in front of a pool of maxima[{op}]": Case(
             padded_pool,
-            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.match_average_pool})],
+            prepare=[
+                apply_pooling(False),
+                canonicalize,
+                swept({ops.div: pooling.match_average_pool}),
+            ],
             zeros=True,
         )
         for op in (ops.max_pool, ops.sum_pool, ops.avg_pool)
@@ -461,7 +484,11 @@ CASES: dict[str, Case] = {
     **{
         f"Zeros behind a mean that count[{op}]": Case(
             summed,
-            prepare=[pooled(False), canonicalize, swept({ops.div: pooling.match_average_pool})],
+            prepare=[
+                apply_pooling(False),
+                canonicalize,
+                swept({ops.div: pooling.match_average_pool}),
+            ],
             zeros=True,
             units=2,
         )

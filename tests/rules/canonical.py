@@ -1,4 +1,4 @@
-"""Programs for the rules of ``converter/canonicalize``."""
+"""Programs for the rules of `converter/canonicalize`, drawn by operation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.ir.rewrite import drop_dead, sweep
 from converter.layout import broadcast
-from tests.rules.moved import MOVES, moves, stacked, turned, unstacked
+from tests.rules.moved import MOVES, moves, stacked, transposed, unstacked
 from tests.rules.programs import ALL, FLOATS, INTEGERS, NUMBERS, SHAPES, SPECIAL, Drawn, Expr
 from tests.rules.prove import Case, Draw
 
@@ -32,7 +32,7 @@ LAX: dict[Op, Callable[..., Any]] = {
     ops.convert_element_type: lambda x: lax.convert_element_type(x, np.float32),
 }
 
-WHOLE = frozenset(
+OF_INTEGERS = frozenset(
     {ops.shift_left, ops.shift_right_logical, ops.shift_right_arithmetic, ops.population_count}
 )
 LOGIC = frozenset({ops.and_, ops.or_, ops.xor, ops.not_})
@@ -43,10 +43,10 @@ OF_NUMBERS = frozenset(
 
 
 def dtypes_of(op: Op) -> tuple[str, ...]:
-    """What an operation takes."""
+    """Return the dtypes that an operation accepts."""
     if op in LOGIC:
         return ("bool", "bool", *INTEGERS)
-    if op in WHOLE:
+    if op in OF_INTEGERS:
         return INTEGERS
     if op in COMPARED:
         return ALL
@@ -61,31 +61,31 @@ NEUTRAL = {
     **dict.fromkeys((ops.add, ops.sub, ops.or_, ops.and_), (0.0, -0.0, 1.0)),
     **dict.fromkeys((ops.mul, ops.div), (1.0, -1.0, 0.0)),
 }
-"""Numbers with which an operation may do nothing."""
+"""Constants for which an operation may be the identity or may be constant."""
 
 
 def elementwise(op: Op) -> Draw:
-    """Operands of all kinds, of every dtype that the operation takes; often one is a number."""
-    made, kinds = LAX[op], dtypes_of(op)
+    """Return a draw of an operation with operands of all kinds, of which one is often a number."""
+    function, dtypes = LAX[op], dtypes_of(op)
     arity = COUNT.get(op) or (2 if op.broadcasts else 1)
 
     def draw(d: Drawn) -> Expr:
-        shape, dtype = d.pick(SHAPES), d.pick(kinds)
+        shape, dtype = d.pick(SHAPES), d.pick(dtypes)
         xs = [d.operand(shape, dtype, 2) for _ in range(arity)]
-        how = d.integer(0, 3) if arity > 1 else 0
-        if how == 1:
+        variant = d.integer(0, 3) if arity > 1 else 0
+        if variant == 1:
             xs[1] = xs[0]
-        elif how > 1:
-            whole = not is_float(np.dtype(jnp.dtype(dtype)))
-            pool = [n for n in NEUTRAL.get(op, SPECIAL) if not whole or n in (0, 1)]
-            xs[how - 2] = d.number(shape, dtype, pool or None)
-        return d.apply(made, *xs)
+        elif variant > 1:
+            is_integral = not is_float(np.dtype(jnp.dtype(dtype)))
+            pool = [n for n in NEUTRAL.get(op, SPECIAL) if not is_integral or n in (0, 1)]
+            xs[variant - 2] = d.number(shape, dtype, pool or None)
+        return d.apply(function, *xs)
 
     return draw
 
 
 def compared(op: Op) -> Draw:
-    """What has bounds with a number, in either order."""
+    """Return a draw of a comparison of a bounded value with a number, in either order."""
 
     def draw(d: Drawn) -> Expr:
         shape, dtype = d.pick(SHAPES), d.pick(dtypes_of(op))
@@ -96,7 +96,7 @@ def compared(op: Op) -> Draw:
 
 
 def clamped(d: Drawn) -> Expr:
-    """What has bounds between numbers, often those bounds."""
+    """Draw a clamp of a bounded value, often of one that has been clamped already."""
     shape, dtype = d.pick(SHAPES), d.pick(NUMBERS)
     low, high = (d.number(shape, dtype) for _ in range(2))
     x = d.bounded(shape, dtype, 1)
@@ -105,41 +105,42 @@ def clamped(d: Drawn) -> Expr:
 
 
 def select(d: Drawn) -> Expr:
+    """Draw a selection among two or three cases, which may be the same value."""
     shape, dtype, count = d.pick(SHAPES), d.pick(ALL), d.pick([2, 2, 3])
-    kind = "bool" if count == 2 else "int32"
-    which = d.pick([d.number, d.constant, d.input])(shape, kind, [0, 1, 2][:count])
+    index_dtype = "bool" if count == 2 else "int32"
+    index = d.pick([d.number, d.constant, d.input])(shape, index_dtype, [0, 1, 2][:count])
     cases = [d.operand(shape, dtype) for _ in range(count)]
     if d.chance():
         cases = [cases[0]] * count
-    return d.apply(lambda w, *xs: lax.select_n(w, *xs), which, *cases)
+    return d.apply(lambda w, *xs: lax.select_n(w, *xs), index, *cases)
 
 
 def power(d: Drawn) -> Expr:
-    """Mostly of what cannot be negative, as a rule about powers asks for."""
+    """Draw a power with a constant exponent, mostly of values that cannot be negative."""
     shape, dtype = d.pick(SHAPES), d.pick(FLOATS)
     x = d.apply(d.pick([lax.square, lax.exp, lax.abs, lax.neg]), d.operand(shape, dtype))
     return d.apply(lax.pow, x, d.number(shape, dtype, [1.5, 2.0, 0.5]))
 
 
 def drawn_bits(d: Drawn) -> Expr:
-    """A float from 1 to 2 by its bits, less one, as ``jax.random`` draws it."""
+    """Draw a float in [1, 2) from its bits, minus a number, as `jax.random.uniform` does."""
     kind, bits, digits = d.pick([("float32", "uint32", 23), ("float64", "uint64", 52)])
-    n, one = np.dtype(bits).type, np.ones((), kind).view(bits)
+    n, bits_of_one = np.dtype(bits).type, np.ones((), kind).view(bits)
     x = d.input((2, 3), bits)
     x = d.apply(lambda a: lax.shift_right_logical(a, n(jnp.iinfo(bits).bits - digits)), x)
-    x = d.apply(lambda a: lax.bitcast_convert_type(a | one, kind), x)
-    less = np.asarray(d.pick([1.0, 1.0, 0.5]), kind)
-    return d.apply(lambda a: a - less, x)
+    x = d.apply(lambda a: lax.bitcast_convert_type(a | bits_of_one, kind), x)
+    offset = np.asarray(d.pick([1.0, 1.0, 0.5]), kind)
+    return d.apply(lambda a: a - offset, x)
 
 
 def by_turns(d: Drawn) -> Expr:
-    """Arrays that are spread and added up, as ``lax.associative_scan`` does."""
+    """Draw the sum of two arrays padded with interior zeros, as in `lax.associative_scan`."""
     dtype, size = d.pick(("float32", "int32", "bool")), d.integer(1, 4)
-    more = d.integer(0, 1)
+    extra = d.integer(0, 1)
     zero = np.zeros((), dtype)
-    x, y = d.input((2, size + more), dtype), d.input((2, size), dtype)
-    low = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (0, 1 - more, 1))), x)
-    high = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (1, more, 1))), y)
+    x, y = d.input((2, size + extra), dtype), d.input((2, size), dtype)
+    low = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (0, 1 - extra, 1))), x)
+    high = d.apply(lambda a: lax.pad(a, zero, ((0, 0, 0), (1, extra, 1))), y)
     pair = d.pick([(low, high), (high, low)])
     return d.apply(lax.bitwise_or if dtype == "bool" else lax.add, *pair)
 
@@ -160,14 +161,14 @@ REDUCED: dict[Op, Callable[..., Any]] = {
 
 def reduced(op: Op, shapes: Any = ((1, 3), (2, 0), (0, 3), (2, 3), ("n", 1))) -> Draw:
     logic = op in (ops.reduce_and, ops.reduce_or, ops.reduce_xor)
-    kinds = (*INTEGERS, "bool") if logic else NUMBERS
+    dtypes = (*INTEGERS, "bool") if logic else NUMBERS
 
     def draw(d: Drawn) -> Expr:
-        shape, dtype = d.pick(shapes), d.pick(kinds)
+        shape, dtype = d.pick(shapes), d.pick(dtypes)
         axes = tuple(i for i in range(len(shape)) if d.chance())
-        left = tuple(s for i, s in enumerate(shape) if i not in axes)
+        result_shape = tuple(s for i, s in enumerate(shape) if i not in axes)
         x = d.operand(shape, dtype)
-        return d.apply(lambda a: REDUCED[op](a, axes), x, shape=left)
+        return d.apply(lambda a: REDUCED[op](a, axes), x, shape=result_shape)
 
     return draw
 
@@ -182,24 +183,24 @@ def cumulative(fn: Callable[..., Any]) -> Draw:
 
 
 def product(d: Drawn) -> Expr:
-    """A contraction whose operands have their axes in any order, and are spread perhaps."""
+    """Draw an einsum whose operands have axes in any order, some of which are broadcast."""
     letters = {"b": 2, "c": 1, "i": 3, "j": 2, "k": d.pick([4, 0, 1])}
-    left, right = d.order(3), d.order(3)
-    names = ["".join("bik"[i] for i in left), "".join("bkj"[i] for i in right)]
+    left_order, right_order = d.order(3), d.order(3)
+    names = ["".join("bik"[i] for i in left_order), "".join("bkj"[i] for i in right_order)]
     out = d.pick(["bij", "ijb", "jib", "bi"])
-    kind = d.pick(["int32", "float32", "bool"])
-    kind = "int32" if kind == "bool" else kind
+    dtype = d.pick(["int32", "float32", "bool"])
+    dtype = "int32" if dtype == "bool" else dtype
     xs = []
     for labels in names:
-        kept = [i for i, _ in enumerate(labels) if d.integer(0, 3)]
-        whole = tuple(letters[a] for a in labels)
-        inner = d.input(tuple(whole[i] for i in kept), kind, [0, 1, 2, -1, 3])
-        xs.append(d.apply(lambda a, w=whole, k=kept: lax.broadcast_in_dim(a, w, k), inner))
+        axes = [i for i, _ in enumerate(labels) if d.integer(0, 3)]
+        full_shape = tuple(letters[a] for a in labels)
+        inner = d.input(tuple(full_shape[i] for i in axes), dtype, [0, 1, 2, -1, 3])
+        xs.append(d.apply(lambda a, w=full_shape, k=axes: lax.broadcast_in_dim(a, w, k), inner))
     return d.apply(lambda a, b: jnp.einsum(f"{names[0]},{names[1]}->{out}", a, b), *xs)
 
 
 def product_of_one(d: Drawn) -> Expr:
-    """A contraction of which a result has axes of one, that a reshape moves."""
+    """Draw an einsum whose result may have axes of size one, and a reshape that moves them."""
     batch, rows, columns = d.pick([1, 2, "n"]), d.pick([1, 3]), d.pick([1, 4])
     x, y = d.input((batch, rows, 2), "int32"), d.input((batch, 2, columns), "int32")
     sizes, labels = {"b": batch, "i": rows, "j": columns}, "".join(d.data.draw(PERMUTED))
@@ -219,13 +220,13 @@ PERMUTED = st.permutations("bij")
 
 
 def windowed(bind: Callable[..., Any], start: Any) -> Draw:
-    """Windows over nothing, padded."""
+    """Return a draw of a pooling over an axis that may be empty, with padding."""
 
     def draw(d: Drawn) -> Expr:
         x = d.input((2, d.pick([0, 3])), "float32")
         shape = {"window_dimensions": (1, 2), "window_strides": (1, 1)}
-        more = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
-        return d.apply(lambda a: bind(a, padding=((0, 0), (2, 2)), **shape, **more), x)
+        dilations = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
+        return d.apply(lambda a: bind(a, padding=((0, 0), (2, 2)), **shape, **dilations), x)
 
     return draw
 
@@ -243,11 +244,11 @@ def updated(d: Drawn) -> Expr:
 
 def scattered(fn: Callable[..., Any]) -> Draw:
     def draw(d: Drawn) -> Expr:
-        kind = d.pick(["float32", "int32"])
-        x, count = d.input((4, 2), kind), d.pick([0, 2])
-        at = d.input((count, 1), "int32", [0, 1, 3])
+        dtype = d.pick(["float32", "int32"])
+        x, count = d.input((4, 2), dtype), d.pick([0, 2])
+        indices = d.input((count, 1), "int32", [0, 1, 3])
         numbers = lax.ScatterDimensionNumbers((1,), (0,), (0,))
-        return d.apply(lambda *a: fn(*a, numbers), x, at, d.input((count, 2), kind))
+        return d.apply(lambda *a: fn(*a, numbers), x, indices, d.input((count, 2), dtype))
 
     return draw
 
@@ -255,9 +256,9 @@ def scattered(fn: Callable[..., Any]) -> Draw:
 def select_and_scatter(d: Drawn) -> Expr:
     x = d.input((0, 4), "float32")
     y = d.input((0, 2), "float32")
-    how = {"select_prim": lax.ge_p, "window_dimensions": (1, 2), "window_strides": (1, 2)}
+    params = {"select_prim": lax.ge_p, "window_dimensions": (1, 2), "window_strides": (1, 2)}
     bind = lax.select_and_scatter_add_p.bind
-    return d.apply(lambda a, b: bind(b, a, padding=((0, 0), (0, 0)), **how), x, y)
+    return d.apply(lambda a, b: bind(b, a, padding=((0, 0), (0, 0)), **params), x, y)
 
 
 def looped(d: Drawn) -> list[Expr]:
@@ -268,7 +269,10 @@ def looped(d: Drawn) -> list[Expr]:
 
 
 def by_hand(op: Op, change: Callable[[Any], Any] = lambda x: x, **params: Any) -> Case:
-    """A node that JAX's own programs do not have: what it gives of its operand."""
+    """Return a case for a node that JAX does not trace, which computes `change` of its operand.
+
+    The node is inserted in front of the operand of the graph's last node.
+    """
 
     def insert(graph: Graph) -> None:
         node = graph.outputs[0].node
@@ -277,28 +281,28 @@ def by_hand(op: Op, change: Callable[[Any], Any] = lambda x: x, **params: Any) -
         shape = change(np.zeros([1 if dims.is_symbolic(s) else s for s in x.shape])).shape
         shape = x.shape if len(shape) == x.rank else (1, *x.shape)
         meaning = lambda arrays, _: [change(arrays[0])]  # noqa: E731
-        made = make_node(op, [x], [(shape, x.dtype)], params, meaning=meaning)
-        back = make_node(ops.reshape, [made.out], [(x.shape, x.dtype)], {"shape": x.shape})
-        node.inputs[0] = back.out
-        graph.nodes[:0] = [made, back]
+        inserted = make_node(op, [x], [(shape, x.dtype)], params, meaning=meaning)
+        reshaped = make_node(ops.reshape, [inserted.out], [(x.shape, x.dtype)], {"shape": x.shape})
+        node.inputs[0] = reshaped.out
+        graph.nodes[:0] = [inserted, reshaped]
 
     return Case(lambda d: d.apply(lax.neg, d.input(d.pick(SHAPES), "float32")), prepare=[insert])
 
 
-def sized(graph: Graph) -> None:
-    """The number of a size that is known by now."""
+def insert_size(graph: Graph) -> None:
+    """Replace the operand of the output by a size that is constant by now."""
     node = graph.outputs[0].node
     assert node is not None
-    made = make_node(ops.dim_as_value, [], [((), np.dtype("int32"))], {"dim": 5})
-    node.inputs[0] = made.out
-    graph.nodes[:0] = [made]
+    size = make_node(ops.dim_as_value, [], [((), np.dtype("int32"))], {"dim": 5})
+    node.inputs[0] = size.out
+    graph.nodes[:0] = [size]
 
 
 # ------------------------------------------------------------------------------------------ cases
 
 
-def others(op: Op) -> Callable[[Graph], None]:
-    """All other rules, so that what is before the operation has the form that it is to have."""
+def other_rules(op: Op) -> Callable[[Graph], None]:
+    """Return a step with the rules of all other operations, which canonicalizes the operands."""
     rules = {key: rule for key, rule in canonicalize.RULES.items() if key is not op}
 
     def run(graph: Graph) -> None:
@@ -309,12 +313,12 @@ def others(op: Op) -> Callable[[Graph], None]:
     return run
 
 
-def narrowed(graph: Graph) -> None:
-    """Operands that are broadcast by the operation alone."""
+def drop_broadcasts(graph: Graph) -> None:
+    """Remove explicit broadcasts of operands that the operation broadcasts itself."""
     sweep(graph, broadcast.RULES)
 
 
-def _either(*draws: Draw) -> Draw:
+def _pick_draw(*draws: Draw) -> Draw:
     return lambda d: d.pick(draws)(d)
 
 
@@ -333,9 +337,9 @@ DRAWS: dict[Op, Draw] = {
     ops.clamp: clamped,
     ops.select_n: select,
     ops.pow: power,
-    ops.sub: _either(elementwise(ops.sub), drawn_bits),
-    ops.add: _either(elementwise(ops.add), by_turns),
-    ops.or_: _either(elementwise(ops.or_), by_turns),
+    ops.sub: _pick_draw(elementwise(ops.sub), drawn_bits),
+    ops.add: _pick_draw(elementwise(ops.add), by_turns),
+    ops.or_: _pick_draw(elementwise(ops.or_), by_turns),
     ops.integer_pow: lambda d: (
         lambda y: d.apply(
             lambda a: lax.integer_pow_p.bind(a, y=y), d.operand(d.pick(SHAPES), d.pick(NUMBERS))
@@ -353,7 +357,7 @@ DRAWS: dict[Op, Draw] = {
     ops.lt_to: total_order(lax.lt_to_p.bind),
     ops.stack: stacked,
     ops.unstack: unstacked,
-    ops.transpose: _either(moves(ops.transpose), lambda d: turned(d, product(d))),
+    ops.transpose: _pick_draw(moves(ops.transpose), lambda d: transposed(d, product(d))),
     ops.dot_general: product,
     ops.einsum: product,
     ops.cumsum: cumulative(lax.cumsum),
@@ -376,30 +380,30 @@ DRAWS: dict[Op, Draw] = {
 }
 
 ZEROS = (ops.add, ops.sub)
-"""XLA too takes ``x + 0`` for x, which may be -0; so does the sum of arrays that are spread."""
+"""Operations for which signs of zeros may differ: XLA too replaces ``x + 0`` by x (also -0)."""
 
 UNITS = {ops.pow: 2}
-"""A root and a product are rounded once each."""
+"""Units in the last place by operation: in a power, a root and a product are rounded once each."""
 
 SINCE = {ops.stack: "0.10", ops.unstack: "0.10"}
-"""The version of JAX that has the primitive."""
+"""The first version of JAX that has the primitive."""
 
 
 BY_HAND = {
     **{op: by_hand(op) for op in canonicalize.FORWARDING_OPS},
     ops.convert_element_type: by_hand(ops.convert_element_type, new_dtype=np.dtype("float32")),
-    ops.dim_as_value: Case(lambda d: d.apply(lax.neg, d.input((), "int32")), prepare=[sized]),
+    ops.dim_as_value: Case(lambda d: d.apply(lax.neg, d.input((), "int32")), prepare=[insert_size]),
 }
 
 
 def case_of(op: Op) -> Case:
-    """For a rule about an operation."""
+    """Return the case for the canonicalization rules of an operation."""
     if op in BY_HAND:
         return BY_HAND[op]
-    perhaps = (others(op), narrowed) if op.broadcasts else (others(op),)
+    optional = (other_rules(op), drop_broadcasts) if op.broadcasts else (other_rules(op),)
     return Case(
         DRAWS[op],
-        perhaps=perhaps,
+        perhaps=optional,
         zeros=op in ZEROS,
         units=UNITS.get(op, 0),
         since=SINCE.get(op, ""),

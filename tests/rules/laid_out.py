@@ -1,4 +1,4 @@
-"""Programs for the layout of what was recognised, for weights and for loops."""
+"""Programs for the layout of composites, for weight folding and for loops."""
 
 from dataclasses import replace
 from functools import partial
@@ -36,39 +36,39 @@ from tests.rules.recognised import (
 
 
 def convolutions(d: Drawn) -> Expr:
-    """Two in channels-last order, and between them what treats every element alike."""
+    """Draw two channels-last convolutions with an elementwise step or a padding between them."""
     x = d.input((1, 5, 6, 2), "float32", PLAIN)
     ws = [d.param((2, 2, 2, 3), "float32", PLAIN), d.param((1, 2, 3, 2), "float32", PLAIN)]
     b = d.param((3,), "float32", PLAIN)
-    how = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
-    kept = d.pick(
+    layouts = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+    between = d.pick(
         (jnp.tanh, lambda a: a * 2 + a, lambda a: jnp.pad(a, ((0, 0), (1, 0), (0, 0), (0, 0))))
     )
 
     def run(a: Any, v: Any, w: Any, c: Any) -> Any:
-        y = lax.conv_general_dilated(a, v, (1, 1), "SAME", **how)
-        return lax.conv_general_dilated(kept(y + c), w, (1, 1), "VALID", **how)
+        y = lax.conv_general_dilated(a, v, (1, 1), "SAME", **layouts)
+        return lax.conv_general_dilated(between(y + c), w, (1, 1), "VALID", **layouts)
 
     return d.apply(run, x, *ws, b)
 
 
-def heads_of(d: Drawn) -> list[Expr]:
-    """Queries, keys and values from one product, each turned to its heads."""
+def split_heads(d: Drawn) -> list[Expr]:
+    """Draw queries, keys and values from one product, each transposed to its heads."""
     x, w = d.input((2, 5, 12), "float32", PLAIN), d.param((12, 36), "float32", PLAIN)
-    turned = d.pick(((0, 2, 1, 3), (0, 2, 3, 1)))
+    key_permutation = d.pick(((0, 2, 1, 3), (0, 2, 3, 1)))
 
     def run(a: Any, b: Any, i: int) -> Any:
         part = jnp.split(a @ b, 3, -1)[i].reshape(2, 5, 3, 4)
-        return part.transpose(turned if i == 1 else (0, 2, 1, 3))
+        return part.transpose(key_permutation if i == 1 else (0, 2, 1, 3))
 
     return [d.apply(partial(run, i=i), x, w) for i in range(3)]
 
 
 def scaled(d: Drawn) -> Expr:
-    """Something linear, through views perhaps, and then factors, divisors and shifts of weights."""
+    """Draw a linear layer, perhaps views, and then factors, divisors and shifts by parameters."""
     x = d.input((2, 3, 4), "float32", PLAIN)
-    large = d.pick((PLAIN, PLAIN, (*PLAIN, 1e30)))
-    w, b = d.param((4, 5), "float32", large), d.param((5,), "float32", large)
+    pool = d.pick((PLAIN, PLAIN, (*PLAIN, 1e30)))
+    w, b = d.param((4, 5), "float32", pool), d.param((5,), "float32", pool)
     y = d.apply(lambda a, v, c: a @ v + c, x, w, b) if d.chance() else d.apply(jnp.matmul, x, w)
     if d.chance():
         y = d.apply(lambda a: -a[:, 1:, 2:].transpose(2, 0, 1) if d else a, y)
@@ -76,13 +76,17 @@ def scaled(d: Drawn) -> Expr:
     else:
         shape = d.pick([(5,), (1,), (3, 1), (2, 3, 5), ()])
     for _ in range(d.integer(1, 2)):
-        how = d.pick((lax.mul, lax.div, lax.add, lax.sub))
-        kind = d.pick((d.param, d.number, d.param))
-        s = kind(shape, "float32", (0.5, 2.0, -1.5, 3.0, *(HUGE if d.chance() else ())))
-        flip = d.chance() and how is not lax.div
+        operation = d.pick((lax.mul, lax.div, lax.add, lax.sub))
+        draw_operand = d.pick((d.param, d.number, d.param))
+        s = draw_operand(shape, "float32", (0.5, 2.0, -1.5, 3.0, *(HUGE if d.chance() else ())))
+        is_flipped = d.chance() and operation is not lax.div
         y = d.apply(
-            lambda a, c, how=how, flip=flip: how(
-                *((jnp.broadcast_to(c, a.shape), a) if flip else (a, jnp.broadcast_to(c, a.shape)))
+            lambda a, c, operation=operation, is_flipped=is_flipped: operation(
+                *(
+                    (jnp.broadcast_to(c, a.shape), a)
+                    if is_flipped
+                    else (a, jnp.broadcast_to(c, a.shape))
+                )
             ),
             y,
             s,
@@ -91,38 +95,40 @@ def scaled(d: Drawn) -> Expr:
 
 
 def convolved(d: Drawn) -> Expr:
-    """A convolution, of either kind, and a factor and a shift of its channels."""
+    """Draw a convolution, perhaps a transposed one, with a factor and a shift of its channels."""
     x, w = d.input((1, 4, 5), "float32", PLAIN), d.param((2, 4, 2), "float32", PLAIN)
-    spread = d.pick(((1,), (2,)))
+    lhs_dilation = d.pick(((1,), (2,)))
     s = d.param(d.pick([(2, 1), (1, 1), (2, 1)]), "float32", d.pick(((0.5, 2.0, -1.5), HUGE)))
     t = d.param((2, 1), "float32", PLAIN)
-    how = d.pick((lambda a, c, e: a * c + e, lambda a, c, e: (a - e) / c, lambda a, c, e: a + e))
+    scale_and_shift = d.pick(
+        (lambda a, c, e: a * c + e, lambda a, c, e: (a - e) / c, lambda a, c, e: a + e)
+    )
 
     def run(a: Any, b: Any, c: Any, e: Any) -> Any:
-        y = lax.conv_general_dilated(a, b, (1,), ((1, 1),), lhs_dilation=spread)
-        return how(y, c, e)
+        y = lax.conv_general_dilated(a, b, (1,), ((1, 1),), lhs_dilation=lhs_dilation)
+        return scale_and_shift(y, c, e)
 
     return d.apply(run, x, w, s, t)
 
 
 def resized_between(d: Drawn) -> Expr:
-    """Two axes resized behind a norm along another, whose channels are turned to the end for it."""
+    """Draw a resize of two axes between transpositions, after a norm along some axis."""
     x = d.input((2, 4, 3, 5), "float32", PLAIN)
     first, last = d.order(4), d.order(4)
-    axis, kept = d.integer(0, 3), d.order(4)[:2]
+    axis, resized_axes = d.integer(0, 3), d.order(4)[:2]
     method, antialias = d.pick(("linear", "cubic")), d.chance()
 
     def run(a: Any) -> Any:
         y = jax.nn.standardize(a.transpose(first), axis)
-        shape = [n if i in kept else 2 * n for i, n in enumerate(y.shape)]
+        shape = [n if i in resized_axes else 2 * n for i, n in enumerate(y.shape)]
         return jax.image.resize(y, shape, method, antialias).transpose(last)
 
     return d.apply(run, x)
 
 
-def folded(graph: Graph) -> bool:
-    found = affine_folding.folding_rules(graph, weight_programs.weight_values(graph), True)
-    changed = swept(found)(graph)
+def fold_weights(graph: Graph) -> bool:
+    folding_rules = affine_folding.folding_rules(graph, weight_programs.weight_values(graph), True)
+    changed = swept(folding_rules)(graph)
     weight_programs.move_weights_first(graph)
     return changed
 
@@ -136,16 +142,18 @@ def of_weights(d: Drawn) -> Expr:
 
 
 def loop(d: Drawn) -> list[Expr]:
-    """States that count, that are kept, scaled and added to, and what depends on none."""
+    """Draw a scan whose states count, stay constant, or are scaled and added to."""
     x, c = d.input((4, 2), "float32", PLAIN), d.input((2,), "float32", PLAIN)
-    step, by = d.integer(1, 2), d.pick((0.5, -1.0, 1.0, 0.25, *(HUGE if d.chance() else ())))
-    reverse, more = d.chance(), d.integer(0, 2)
+    step, factor = d.integer(1, 2), d.pick((0.5, -1.0, 1.0, 0.25, *(HUGE if d.chance() else ())))
+    reverse, variant = d.chance(), d.integer(0, 2)
 
     def body(state: Any, row: Any) -> Any:
-        i, h, kept = state
-        wide = jnp.sin(kept) * row + i
-        after = (lambda: h * by + wide, lambda: h + row * 2, lambda: jnp.tanh(h) - row)[more]()
-        return (i + step, after, kept), (h * 2, wide, row - i)
+        i, h, constant = state
+        shared = jnp.sin(constant) * row + i
+        next_state = (lambda: h * factor + shared, lambda: h + row * 2, lambda: jnp.tanh(h) - row)[
+            variant
+        ]()
+        return (i + step, next_state, constant), (h * 2, shared, row - i)
 
     def run(a: Any, b: Any) -> list[Any]:
         state, stacked = lax.scan(body, (np.int32(0), b, b + 1), a, reverse=reverse)
@@ -160,15 +168,15 @@ def mapped(d: Drawn) -> Expr:
     return d.apply(lambda a: lax.map(fn, a), x)
 
 
-def counted_down(d: Drawn) -> Expr:
-    x, most = d.input((), "int32", (0, 1, 3)), d.integer(1, 5)
-    run = lambda a: lax.while_loop(lambda s: s < most, lambda s: s + 1, a)  # noqa: E731
+def count_up(d: Drawn) -> Expr:
+    x, limit = d.input((), "int32", (0, 1, 3)), d.integer(1, 5)
+    run = lambda a: lax.while_loop(lambda s: s < limit, lambda s: s + 1, a)  # noqa: E731
     return d.apply(
-        lambda a: jnp.where(run(a) >= 0, 1, 0) + lax.fori_loop(0, most, lambda i, s: s + i, a), x
+        lambda a: jnp.where(run(a) >= 0, 1, 0) + lax.fori_loop(0, limit, lambda i, s: s + i, a), x
     )
 
 
-ONE_AXIS = {ops.resize: Form(frozenset(), refuses=lambda node, opset: "no kernel")}
+NO_RESIZE = {ops.resize: Form(frozenset(), refuses=lambda node, opset: "no kernel")}
 """A runtime that has no kernel for any resize."""
 
 CASES: dict[str, Case] = {
@@ -212,16 +220,16 @@ CASES: dict[str, Case] = {
     "legalize.support.OTHER_FORMS[resize]": Case(resampled, prepare=[until("operands")], units=64),
     "legalize.support.support_rules": Case(
         resampled,
-        swept(support.support_rules(replace(find_target("onnxruntime"), forms=ONE_AXIS), 23)),
+        swept(support.support_rules(replace(find_target("onnxruntime"), forms=NO_RESIZE), 23)),
         prepare=[until("operands")],
         units=64,
     ),
     "layout.siblings.share_transposes": Case(
-        heads_of, siblings.share_transposes, prepare=[until("share transposes")], units=64
+        split_heads, siblings.share_transposes, prepare=[until("share transposes")], units=64
     ),
     **{
         f"weight_folding.affine_folding.folding_rules {draw.__name__}": Case(
-            draw, folded, prepare=[until("weight folding")], units=64, enough=MANY
+            draw, fold_weights, prepare=[until("weight folding")], units=64, enough=MANY
         )
         for draw in (scaled, convolved)
     },
@@ -255,7 +263,5 @@ CASES: dict[str, Case] = {
         units=4,
         zeros=True,
     ),
-    "loops.intervals.bound_states": Case(
-        counted_down, intervals.bound_states, prepare=[canonicalize]
-    ),
+    "loops.intervals.bound_states": Case(count_up, intervals.bound_states, prepare=[canonicalize]),
 }

@@ -1,4 +1,4 @@
-"""Programs that move numbers: shapes, orders of axes, parts and copies of arrays."""
+"""Programs that only move elements: reshapes, transpositions, slices, copies and paddings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,33 +12,33 @@ from converter.ir.op import Op
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Draw
 
-PLACES: tuple[tuple[Any, ...], ...] = ((2, 3, 4), (1, 3), (3, 1, 2), (0, 2), ("n", 3), (4,))
+SHAPES: tuple[tuple[Any, ...], ...] = ((2, 3, 4), (1, 3), (3, 1, 2), (0, 2), ("n", 3), (4,))
 
 
 def _reshape(d: Drawn, x: Expr) -> Expr:
     if x.is_open or d.chance():
-        at = d.integer(0, len(x.shape))
+        axis = d.integer(0, len(x.shape))
         ones = [i for i, size in enumerate(x.shape) if size == 1]
         if ones and d.chance():
             shape = tuple(s for i, s in enumerate(x.shape) if i != ones[0])
         else:
-            shape = (*x.shape[:at], 1, *x.shape[at:])
+            shape = (*x.shape[:axis], 1, *x.shape[axis:])
         return Expr(lambda env: lax.reshape(x.run(env), env.shape(shape)), shape, x.dtype)
     size = int(np.prod(x.shape))
     shape = d.pick([(size,), (size, 1), (2, size // 2) if size % 2 == 0 else (1, size), x.shape])
     return d.apply(lambda a: lax.reshape(a, shape), x)
 
 
-def turned(d: Drawn, x: Expr) -> Expr:
+def transposed(d: Drawn, x: Expr) -> Expr:
     order = d.order(len(x.shape))
     return d.apply(lambda a: lax.transpose(a, order), x, shape=tuple(x.shape[i] for i in order))
 
 
 def _broadcast(d: Drawn, x: Expr) -> Expr:
-    at, wide = d.integer(0, len(x.shape)), d.pick([1, 2])
-    shape = [wide if s == 1 and d.chance() else s for s in x.shape]
-    shape.insert(at, wide)
-    axes = [i for i in range(len(shape)) if i != at]
+    axis, size = d.integer(0, len(x.shape)), d.pick([1, 2])
+    shape = [size if s == 1 and d.chance() else s for s in x.shape]
+    shape.insert(axis, size)
+    axes = [i for i in range(len(shape)) if i != axis]
     return Expr(
         lambda env: lax.broadcast_in_dim(x.run(env), env.shape(tuple(shape)), axes),
         tuple(shape),
@@ -47,9 +47,9 @@ def _broadcast(d: Drawn, x: Expr) -> Expr:
 
 
 def _axis(d: Drawn, x: Expr) -> int | None:
-    """An axis of known size."""
-    known = [i for i, size in enumerate(x.shape) if not isinstance(size, str)]
-    return d.pick(known) if known else None
+    """Return an axis of known size, or None if all sizes are symbolic."""
+    axes = [i for i, size in enumerate(x.shape) if not isinstance(size, str)]
+    return d.pick(axes) if axes else None
 
 
 def _slice(d: Drawn, x: Expr) -> Expr:
@@ -78,16 +78,20 @@ def _concatenate(d: Drawn, x: Expr) -> Expr:
     if other.shape[:axis] + other.shape[axis + 1 :] != x.shape[:axis] + x.shape[axis + 1 :]:
         other = x
     xs = d.pick([(x,), (x, other), (other, x), (x, other, other)])
-    wide = tuple(sum(v.shape[i] for v in xs) if i == axis else s for i, s in enumerate(x.shape))
-    return d.apply(lambda *parts: lax.concatenate(parts, axis), *xs, shape=wide)
+    result_shape = tuple(
+        sum(v.shape[i] for v in xs) if i == axis else s for i, s in enumerate(x.shape)
+    )
+    return d.apply(lambda *parts: lax.concatenate(parts, axis), *xs, shape=result_shape)
 
 
 def _broadcast_like(d: Drawn, x: Expr) -> Expr:
-    """Of the shape of another, spread along the axes that it leaves out."""
-    kept = [i for i, s in enumerate(x.shape) if not isinstance(s, str) and d.chance()]
-    inner = d.input(tuple(x.shape[i] for i in kept), x.dtype)
+    """Return an input broadcast to the shape of `x`, along the axes that are missing in it."""
+    own_axes = [i for i, s in enumerate(x.shape) if not isinstance(s, str) and d.chance()]
+    inner = d.input(tuple(x.shape[i] for i in own_axes), x.dtype)
     return Expr(
-        lambda env: lax.broadcast_in_dim(inner.run(env), env.shape(x.shape), kept), x.shape, x.dtype
+        lambda env: lax.broadcast_in_dim(inner.run(env), env.shape(x.shape), own_axes),
+        x.shape,
+        x.dtype,
     )
 
 
@@ -109,9 +113,9 @@ def _split(d: Drawn, x: Expr) -> Expr:
     if axis is None:
         return x
     first = d.integer(0, x.shape[axis])
-    sizes, place = (first, x.shape[axis] - first), d.integer(0, 1)
-    shape = tuple(sizes[place] if i == axis else s for i, s in enumerate(x.shape))
-    return d.apply(lambda a: lax.split(a, sizes, axis)[place], x, shape=shape)
+    sizes, part = (first, x.shape[axis] - first), d.integer(0, 1)
+    shape = tuple(sizes[part] if i == axis else s for i, s in enumerate(x.shape))
+    return d.apply(lambda a: lax.split(a, sizes, axis)[part], x, shape=shape)
 
 
 def _squeeze(d: Drawn, x: Expr) -> Expr:
@@ -121,34 +125,34 @@ def _squeeze(d: Drawn, x: Expr) -> Expr:
 
 
 def _index(d: Drawn, x: Expr) -> Expr:
-    """Entries of an axis, by numbers that are known."""
+    """Gather entries of an axis at constant indices."""
     axis = _axis(d, x)
     if axis is None or not x.shape[axis]:
         return x
     size = x.shape[axis]
     start, step = d.integer(0, size - 1), d.integer(1, 2)
-    places = np.arange(start, size, step, dtype=np.int32)[: d.integer(1, 3), None]
-    places = places[0] if d.chance() else places
-    others = tuple(i for i in range(len(x.shape)) if i != axis)
-    kept = tuple(i - (places.ndim == 1 and i > axis) for i in others)
+    indices = np.arange(start, size, step, dtype=np.int32)[: d.integer(1, 3), None]
+    indices = indices[0] if d.chance() else indices
+    other_axes = tuple(i for i in range(len(x.shape)) if i != axis)
+    offset_axes = tuple(i - (indices.ndim == 1 and i > axis) for i in other_axes)
     shape = tuple(
-        len(places) if i == axis else s
+        len(indices) if i == axis else s
         for i, s in enumerate(x.shape)
-        if i != axis or places.ndim == 2
+        if i != axis or indices.ndim == 2
     )
-    numbers = lax.GatherDimensionNumbers(kept, (axis,), (axis,))
+    numbers = lax.GatherDimensionNumbers(offset_axes, (axis,), (axis,))
     mode = d.pick(["clip", "fill", "promise_in_bounds"])
 
     def gathered(a: Any) -> Any:
         sizes = tuple(1 if i == axis else s for i, s in enumerate(a.shape))
-        return lax.gather(a, places, numbers, sizes, mode=mode, fill_value=7)
+        return lax.gather(a, indices, numbers, sizes, mode=mode, fill_value=7)
 
     return d.apply(gathered, x, shape=shape)
 
 
 MOVES: dict[Op, Callable[[Drawn, Expr], Expr]] = {
     ops.reshape: _reshape,
-    ops.transpose: turned,
+    ops.transpose: transposed,
     ops.broadcast_in_dim: _broadcast,
     ops.slice: _slice,
     ops.rev: _rev,
@@ -161,10 +165,10 @@ MOVES: dict[Op, Callable[[Drawn, Expr], Expr]] = {
 
 
 def moves(*last: Op, most: int = 3) -> Draw:
-    """Numbers that are all different, moved in some ways, and at last in these."""
+    """Return a draw of up to `most` random moves of an input, followed by the moves `last`."""
 
     def draw(d: Drawn) -> Expr:
-        shape = d.pick(PLACES)
+        shape = d.pick(SHAPES)
         x = d.input(shape, d.pick(["int32", "int32", "bool", "float16"]), ())
         for step in [d.pick(list(MOVES.values())) for _ in range(d.integer(0, most))]:
             x = step(d, x)
@@ -176,11 +180,11 @@ def moves(*last: Op, most: int = 3) -> Draw:
 
 
 def stacked(d: Drawn) -> Expr:
-    shape = d.pick(PLACES)
+    shape = d.pick(SHAPES)
     xs = [d.input(shape, "int32") for _ in range(d.integer(1, 3))]
     axis = d.integer(0, len(shape))
-    wide = (*shape[:axis], len(xs), *shape[axis:])
-    return d.apply(lambda *a: lax.stack_p.bind(*a, axis=axis), *xs, shape=wide)
+    result_shape = (*shape[:axis], len(xs), *shape[axis:])
+    return d.apply(lambda *a: lax.stack_p.bind(*a, axis=axis), *xs, shape=result_shape)
 
 
 def unstacked(d: Drawn) -> list[Expr]:

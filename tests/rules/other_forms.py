@@ -1,4 +1,4 @@
-"""Programs that write attention, rotary embeddings and updates as networks other than ours do."""
+"""Attention, rotary embeddings and updates as networks outside of the zoo write them."""
 
 from typing import Any
 
@@ -15,44 +15,50 @@ ODD = (*PLAIN, -0.0, np.inf, -np.inf, np.nan)
 
 
 def shifted(special: bool) -> Draw:
-    """A softmax of elements less their largest, of one row or of more, at some step of a chain."""
+    """Return a draw of a softmax whose input has the maximum of one or more rows subtracted.
+
+    Other operations stand before and behind the subtraction. With `special`, half of the inputs
+    contain NaN and infinities.
+    """
 
     def draw(d: Drawn) -> Expr:
         pool = ODD if special and d.chance() else PLAIN
         dtype, axis = d.pick(("float32", "bfloat16", "float16")), d.integer(0, 2)
-        x, more = d.input((2, 3, 5), dtype, pool), d.input(d.pick([(3, 5), (1, 5)]), dtype, PLAIN)
+        x, added = d.input((2, 3, 5), dtype, pool), d.input(d.pick([(3, 5), (1, 5)]), dtype, PLAIN)
         axes = d.pick([axis, axis, (axis,), tuple({axis, 2}), (0, 1, 2), None])
-        step = d.pick(["max", "guard", "floor", "number", "twice"])
-        hidden, low = (
+        form = d.pick(["max", "guard", "floor", "number", "twice"])
+        visible, fill = (
             np.tri(3, 5, 1, dtype=bool),
             d.pick([-1e4, -np.inf, float(jnp.finfo(dtype).min)]),
         )
         before, after = (d.pick(["add", "mul", "fill", ""]) for _ in range(2))
         product = d.chance() and pool == PLAIN
 
-        def changed(a: Any, how: str, b: Any) -> Any:
-            if how == "fill":
-                return jnp.where(hidden, a, jnp.asarray(low, a.dtype))
-            return {"add": lambda: a + b, "mul": lambda: a * 0.5, "": lambda: a}[how]()
+        def changed(a: Any, operation: str, b: Any) -> Any:
+            if operation == "fill":
+                return jnp.where(visible, a, jnp.asarray(fill, a.dtype))
+            return {"add": lambda: a + b, "mul": lambda: a * 0.5, "": lambda: a}[operation]()
 
         def run(a: Any, b: Any) -> Any:
             a = jnp.einsum("abc,cd->abd", a, 0.5 * np.eye(5, dtype=a.dtype)) if product else a
             a = changed(a, before, b)
-            top = a.max(axes, keepdims=True)
-            if step == "guard":
-                top = jnp.where(jnp.isfinite(top), top, 0)
-            top = jnp.maximum(top, -1e4) if step == "floor" else top
-            less = a - (jnp.asarray(1, a.dtype) if step == "number" else top)
-            less = less - less.max(axis, keepdims=True) if step == "twice" else less
-            return jax.nn.softmax(changed(less, after, b), axis)
+            maximum = a.max(axes, keepdims=True)
+            if form == "guard":
+                maximum = jnp.where(jnp.isfinite(maximum), maximum, 0)
+            maximum = jnp.maximum(maximum, -1e4) if form == "floor" else maximum
+            difference = a - (jnp.asarray(1, a.dtype) if form == "number" else maximum)
+            difference = (
+                difference - difference.max(axis, keepdims=True) if form == "twice" else difference
+            )
+            return jax.nn.softmax(changed(difference, after, b), axis)
 
-        return d.apply(run, x, more)
+        return d.apply(run, x, added)
 
     return draw
 
 
 def overwritten(d: Drawn) -> Expr:
-    """An array whose neighbouring parts, or every other element, are overwritten in turn."""
+    """Draw an array whose neighbouring parts or alternate elements are overwritten in turn."""
     shape, axis = [[2, 3, 4], d.integer(0, 2)] if d.chance() else [["n", 3, 4], d.integer(1, 2)]
     size = d.pick((5, 6, 8, 9))
     shape[axis] = size
@@ -61,7 +67,7 @@ def overwritten(d: Drawn) -> Expr:
     step = d.pick((1, 2, 2))
     starts = [d.integer(0, 3) for _ in range(d.integer(1, 4))]
     counts = [d.integer(1, 4) for _ in starts]
-    if d.integer(0, 3):  # two that belong together
+    if d.integer(0, 3):  # two updates that fill the array
         count = size // 2 - d.integer(0, 1)
         starts, counts = (
             list(d.pick([(0, 1), (1, 0)] if step == 2 else [(0, count), (count, 0)])),
@@ -76,27 +82,27 @@ def overwritten(d: Drawn) -> Expr:
     def run(a: Any, *parts: Any) -> Any:
         for start, count, part in zip(starts, counts, parts, strict=True):
             stop = min(start + count * step, size)
-            where = (*(slice(None),) * axis, slice(start, stop, step))
-            kept = len(range(start, stop, step))
-            a = a.at[where].set(lax.slice_in_dim(part, 0, kept, axis=axis))
+            index = (*(slice(None),) * axis, slice(start, stop, step))
+            length = len(range(start, stop, step))
+            a = a.at[index].set(lax.slice_in_dim(part, 0, length, axis=axis))
         return a
 
     return d.apply(run, x, *updates)
 
 
 def by_matrices(d: Drawn) -> Expr:
-    """Pairs of elements multiplied by matrices of two, most of which are rotations."""
+    """Draw pairs of elements multiplied by 2 x 2 matrices, most of which are rotations."""
     n, heads, half = d.integer(2, 5), d.integer(1, 3), d.integer(2, 4)
     x = d.input((2, n, heads, 2 * half), "float32", ODD if d.integer(0, 3) == 0 else PLAIN)
-    made = d.pick(["numbers", "input", "parameter", "concatenated"])
-    kind = {"numbers": d.constant, "parameter": d.param}.get(made, d.input)
-    angles = kind((n, half), "float32", (0.0, 0.25, 1.0, 2.0, -3.0))
+    source = d.pick(["numbers", "input", "parameter", "concatenated"])
+    draw_angles = {"numbers": d.constant, "parameter": d.param}.get(source, d.input)
+    angles = draw_angles((n, half), "float32", (0.0, 0.25, 1.0, 2.0, -3.0))
     signs = d.pick([(1, -1, 1, 1), (1, 1, -1, 1), (-1, -1, 1, -1), (1, -1, 1, -1), (1, 1, 1, 1)])
     form = d.pick(["columns", "einsum", "matmul", "row", "sum", "halves", "first"])
     order = d.order(3)
 
     def matrices(a: Any) -> Any:
-        parts = jnp.split(a, [1], 1) if made == "concatenated" else [a]
+        parts = jnp.split(a, [1], 1) if source == "concatenated" else [a]
         entries = [
             jnp.stack(
                 [
@@ -118,8 +124,8 @@ def by_matrices(d: Drawn) -> Expr:
                 a.shape
             )
         elif form == "first":
-            turned = jnp.einsum("ncij,bnhcj->ibnhc", m, pairs)
-            return jnp.moveaxis(turned, 0, -1).reshape(a.shape)
+            rotated = jnp.einsum("ncij,bnhcj->ibnhc", m, pairs)
+            return jnp.moveaxis(rotated, 0, -1).reshape(a.shape)
         elif form == "matmul":
             y = (m[:, None] @ pairs[..., None])[..., 0]
         elif form == "row":
@@ -130,32 +136,32 @@ def by_matrices(d: Drawn) -> Expr:
             y = jnp.einsum("ncij,bnhcj->bnhci", m, pairs)
         return y.reshape(a.shape)
 
-    def moved(a: Any, t: Any) -> Any:
-        """The same along other axes of samples, positions and heads."""
+    def run_permuted(a: Any, t: Any) -> Any:
+        """Apply `run` to an array whose batch, positions and heads are permuted."""
         y = run(jnp.transpose(a, (*np.argsort(order), 3)), t)
         return jnp.transpose(y, (*order, 3))
 
     sizes = (2, n, heads)
     x = d.apply(lambda a: jnp.transpose(a, (*order, 3)), x)
     assert x.shape == (*(sizes[i] for i in order), 2 * half)
-    return d.apply(moved, x, angles)
+    return d.apply(run_permuted, x, angles)
 
 
 def neighbours_of_rest(d: Drawn) -> Expr:
-    """Rotated halves among other parts of a concatenation, which is along any axis."""
+    """Draw rotated halves among other parts of a concatenation along one of two axes."""
     n, half = d.integer(2, 4), d.integer(1, 3)
     sizes = [d.pick((1, half, 2 * half)) for _ in range(d.integer(1, 3))]
-    places = [d.integer(0, len(sizes)) for _ in range(d.integer(1, 2))]
-    axis, width = d.pick((-1, 1)), sum(sizes) + 2 * half * len(places)
+    positions = [d.integer(0, len(sizes)) for _ in range(d.integer(1, 2))]
+    axis, width = d.pick((-1, 1)), sum(sizes) + 2 * half * len(positions)
     x = d.input((n, 2, width), "float32", PLAIN)
     angles = d.input((n, 1, half), "float32", (0.25, 1.0, -2.0))
-    backwards = d.chance()
+    is_inverse = d.chance()
 
     def run(a: Any, t: Any) -> Any:
         parts, offset = [], 0
-        cos, sin = jnp.cos(t), -jnp.sin(t) if backwards else jnp.sin(t)
+        cos, sin = jnp.cos(t), -jnp.sin(t) if is_inverse else jnp.sin(t)
         for i in range(len(sizes) + 1):
-            for _ in range(places.count(i)):
+            for _ in range(positions.count(i)):
                 first, second = (
                     a[..., offset + k * half : offset + (k + 1) * half] for k in (0, 1)
                 )
@@ -164,16 +170,16 @@ def neighbours_of_rest(d: Drawn) -> Expr:
             if i < len(sizes):
                 parts.append(a[..., offset : offset + sizes[i]])
                 offset += sizes[i]
-        moved = [jnp.moveaxis(part, -1, axis) for part in parts]
-        return jnp.concatenate(moved, axis)
+        transposed_parts = [jnp.moveaxis(part, -1, axis) for part in parts]
+        return jnp.concatenate(transposed_parts, axis)
 
     return d.apply(run, x, angles)
 
 
 def regrouped(d: Drawn) -> Expr:
-    """Attention with groups of queries, two axes of whose scores are merged for mask and softmax.
+    """Draw attention with grouped queries, where two axes of the scores are merged for the softmax.
 
-    Gemma merges the heads and the groups; others merge the groups and the queries for the products.
+    Gemma merges heads and groups. Other networks merge groups and queries for the products.
     """
     sizes = {"b": 2, "t": d.integer(2, 5), "k": d.integer(2, 3), "g": d.integer(2, 3)}
     sizes |= {"s": d.pick((3, 7)), "c": 4}
@@ -183,28 +189,34 @@ def regrouped(d: Drawn) -> Expr:
 
     q, k, v = (d.input(shape(names), "float32", PLAIN) for names in ("btkgc", "bskc", "bskc"))
     axes = ["btkgs"[i] for i in d.order(5)]
-    places = [i for i in range(4) if "s" not in axes[i : i + 2]]
-    place = d.pick(places)
-    merged = [*axes[:place], "".join(axes[place : place + 2]), *axes[place + 2 :]]
-    last, hides = merged.index("s"), d.pick(["", "known", "bias", "after"])
-    wide = [sizes[name] if len(name) == 1 else sizes[name[0]] * sizes[name[1]] for name in merged]
-    spread = [size if i == last or d.chance() else 1 for i, size in enumerate(wide)]
-    bias = d.input(tuple(spread), "float32", PLAIN)
-    hidden = np.random.default_rng(d.integer(0, 9)).random(spread) > 0.3
+    candidates = [i for i in range(4) if "s" not in axes[i : i + 2]]
+    first_merged = d.pick(candidates)
+    merged = [
+        *axes[:first_merged],
+        "".join(axes[first_merged : first_merged + 2]),
+        *axes[first_merged + 2 :],
+    ]
+    last, mask_form = merged.index("s"), d.pick(["", "known", "bias", "after"])
+    merged_shape = [
+        sizes[name] if len(name) == 1 else sizes[name[0]] * sizes[name[1]] for name in merged
+    ]
+    mask_shape = [size if i == last or d.chance() else 1 for i, size in enumerate(merged_shape)]
+    bias = d.input(tuple(mask_shape), "float32", PLAIN)
+    visible = np.random.default_rng(d.integer(0, 9)).random(mask_shape) > 0.3
 
     def run(q: Any, k: Any, v: Any, bias: Any) -> Any:
         names = "".join(axes)
-        scores = jnp.einsum(f"btkgc,bskc->{names}", q, k).reshape(wide) / 2
-        if hides in ("known", "after"):
-            scores = jnp.where(hidden, scores, -1e30)
-        if hides == "bias":
+        scores = jnp.einsum(f"btkgc,bskc->{names}", q, k).reshape(merged_shape) / 2
+        if mask_form in ("known", "after"):
+            scores = jnp.where(visible, scores, -1e30)
+        if mask_form == "bias":
             scores = scores + bias
         weights = jax.nn.softmax(scores, last)
-        if hides == "after":
-            weights = jnp.where(hidden, weights, 0)
+        if mask_form == "after":
+            weights = jnp.where(visible, weights, 0)
         return jnp.einsum(f"{names},bskc->btkgc", weights.reshape(shape(names)), v)
 
-    def rows(q: Any, k: Any, v: Any, bias: Any) -> Any:
+    def merge_queries(q: Any, k: Any, v: Any, bias: Any) -> Any:
         b, t, heads, groups, c = q.shape
         q = jnp.transpose(q, (0, 2, 3, 1, 4))
         scores = jnp.einsum("bkrc,bskc->bkrs", q.reshape(b, heads, groups * t, c), k)
@@ -213,4 +225,4 @@ def regrouped(d: Drawn) -> Expr:
         out = jnp.einsum("bkrs,bskc->bkrc", weights, v)
         return jnp.transpose(out.reshape(b, heads, groups, t, c), (0, 3, 1, 2, 4))
 
-    return d.apply(rows if d.integer(0, 3) == 0 else run, q, k, v, bias)
+    return d.apply(merge_queries if d.integer(0, 3) == 0 else run, q, k, v, bias)

@@ -1,4 +1,4 @@
-"""Small programs that hypothesis draws: expressions of inputs, parameters and known numbers."""
+"""Small programs that hypothesis draws: expressions of inputs, parameters and constants."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from converter.ir import Graph
 from converter.ir.dtypes import highest, is_float, is_integer, lowest
 
 T = TypeVar("T")
-Size = Any  # a number, or the name of an open size
+Size = Any  # a number, or the name of a symbolic dimension
 Shape = tuple[Size, ...]
 Array = Any
 
 SIZES = {"n": 2, "m": 3}
-"""What named sizes are when a graph is evaluated."""
+"""Values of symbolic dimensions when a graph is evaluated."""
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = tuple(f"{sign}int{bits}" for bits in (32, 8, 16, 64) for sign in ("", "u"))
@@ -34,11 +34,11 @@ ALL = (*NUMBERS, "bool")
 SHAPES: tuple[Shape, ...] = ((2, 3), (3,), (), (1, 3), (0, 3), ("n", 3))
 SPECIAL = (0.0, 1.0, -0.0, np.inf, -np.inf, np.nan, 2.0, 1.5, -1.0, 3.0)
 COMMON = (*SPECIAL, 0.5, -0.75, 7.25, -3.5, 255.5, 300.7, 1e4, -2.5)
-# Numbers below the smallest normal one are zero in XLA and not in numpy, so that there are none.
+# Subnormal numbers are excluded: XLA flushes them to zero, and numpy does not.
 
 
 def numbers(dtype: str, floats: Sequence[float] = COMMON) -> list[Any]:
-    """What elements are drawn from."""
+    """Return the numbers that elements of a dtype are drawn from."""
     if is_float(jnp.dtype(dtype)):
         return [number for number in floats if not 6e4 < abs(number) < np.inf]
     if not is_integer(jnp.dtype(dtype)):
@@ -49,19 +49,20 @@ def numbers(dtype: str, floats: Sequence[float] = COMMON) -> list[Any]:
 
 @dataclass
 class Env:
-    """The arrays that a program is run on."""
+    """The inputs, parameters and sizes of symbolic dimensions that a program runs with."""
 
     inputs: Sequence[Array]
     params: Mapping[str, Array]
     sizes: Mapping[str, Any]
 
     def shape(self, shape: Shape) -> tuple[Any, ...]:
+        """Return the shape with names replaced by sizes."""
         return tuple(self.sizes.get(d, d) if isinstance(d, str) else d for d in shape)
 
 
 @dataclass(frozen=True)
 class Expr:
-    """An array that a program computes."""
+    """An expression of a program: how it is computed, and the shape and dtype of its value."""
 
     run: Callable[[Env], Array]
     shape: Shape
@@ -69,12 +70,13 @@ class Expr:
 
     @property
     def is_open(self) -> bool:
+        """Whether the shape has a symbolic dimension."""
         return any(isinstance(d, str) for d in self.shape)
 
 
 @dataclass
 class Drawn:
-    """What hypothesis chooses, and the inputs and parameters that the program has so far."""
+    """Random choices by hypothesis, and the inputs and parameters of the program so far."""
 
     data: st.DataObject
     inputs: list[np.ndarray] = field(default_factory=list)
@@ -95,39 +97,44 @@ class Drawn:
         return tuple(self.data.draw(st.permutations(range(rank))))
 
     def array(self, shape: Shape, dtype: str, pool: Sequence[Any] = ()) -> np.ndarray:
+        """Return an array of elements from `pool`, or from the usual numbers of its dtype."""
         rng = np.random.default_rng(self.integer(0, 99))
         chosen = np.array([*(pool or numbers(dtype))], object)
-        return rng.choice(chosen, _closed(shape)).astype(jnp.dtype(dtype))
+        return rng.choice(chosen, _closed_shape(shape)).astype(jnp.dtype(dtype))
 
     def _sized(self, run: Callable[[Env], Array], shape: Shape, dtype: str) -> Expr:
-        """What takes its shape from the sizes that the inputs have."""
+        """Return an expression whose shape needs the sizes of symbolic dimensions of the inputs."""
         self.named |= {d for d in shape if isinstance(d, str)}
         return Expr(run, shape, dtype)
 
     # ------------------------------------------------------------------------------------ operands
 
     def input(self, shape: Shape, dtype: str, pool: Sequence[Any] = ()) -> Expr:
-        place = len(self.inputs)
+        index = len(self.inputs)
         self.inputs.append(self.array(shape, dtype, pool))
         self.shapes.append(shape)
-        return Expr(lambda env: env.inputs[place], shape, dtype)
+        return Expr(lambda env: env.inputs[index], shape, dtype)
 
     def param(self, shape: Shape, dtype: str, pool: Sequence[Any] = ()) -> Expr:
-        """A parameter, which has no open sizes, and is spread along those."""
+        """Add a parameter. It has no symbolic axes, and is broadcast along those of `shape`."""
         name = f"w{len(self.params)}"
-        self.params[name] = self.array(tuple(_known(shape)), dtype, pool)
-        own = [i for i, size in enumerate(shape) if not isinstance(size, str)]
+        self.params[name] = self.array(tuple(_known_sizes(shape)), dtype, pool)
+        own_axes = [i for i, size in enumerate(shape) if not isinstance(size, str)]
 
         def run(env: Env) -> Array:
             x = env.params[name]
-            return x if len(own) == len(shape) else lax.broadcast_in_dim(x, env.shape(shape), own)
+            return (
+                x
+                if len(own_axes) == len(shape)
+                else lax.broadcast_in_dim(x, env.shape(shape), own_axes)
+            )
 
         return self._sized(run, shape, dtype)
 
     def number(self, shape: Shape, dtype: str, pool: Sequence[Any] = ()) -> Expr:
-        """A known number, alone or all over an array."""
-        one = np.asarray(self.pick(pool or numbers(dtype, SPECIAL)), jnp.dtype(dtype))
-        return self._sized(lambda env: lax.full(env.shape(shape), one), shape, dtype)
+        """Return a constant number, broadcast to a shape."""
+        value = np.asarray(self.pick(pool or numbers(dtype, SPECIAL)), jnp.dtype(dtype))
+        return self._sized(lambda env: lax.full(env.shape(shape), value), shape, dtype)
 
     def constant(self, shape: Shape, dtype: str, pool: Sequence[Any] = ()) -> Expr:
         if any(isinstance(d, str) for d in shape):
@@ -144,7 +151,7 @@ class Drawn:
         return self._sized(run, shape, dtype)
 
     def operand(self, shape: Shape, dtype: str, depth: int = 1) -> Expr:
-        """One of these, or something whose range is known from how it is made of another."""
+        """Draw an operand: an input, parameter or constant, or a bounded function of one."""
         kind = self.pick(
             ("input", "number", "iota", "constant", "param", "made")[: 6 if depth else 5]
         )
@@ -154,33 +161,38 @@ class Drawn:
         return {fn.__name__: fn for fn in kinds}[kind](shape, dtype)
 
     def bounded(self, shape: Shape, dtype: str, depth: int = 0) -> Expr:
+        """Draw an operation whose range the converter can bound."""
         if dtype == "bool":
             x = self.operand(shape, "float32", depth)
             return self.apply(lax.is_finite, x)
-        ways = [*MADE_OF_NUMBERS, *(MADE_OF_FLOATS if is_float(jnp.dtype(dtype)) else ())]
-        name = self.pick([*ways, "convert"])
+        names = [*BOUNDED_NUMBERS, *(BOUNDED_FLOATS if is_float(jnp.dtype(dtype)) else ())]
+        name = self.pick([*names, "convert"])
         if name == "convert":
             x = self.operand(shape, self.pick(ALL), depth)
             return self.apply(lambda a: lax.convert_element_type(a, jnp.dtype(dtype)), x)
-        count, made = {**MADE_OF_NUMBERS, **MADE_OF_FLOATS}[name]
+        count, function = {**BOUNDED_NUMBERS, **BOUNDED_FLOATS}[name]
         xs = [self.operand(shape, dtype, depth if i == 0 else 0) for i in range(count)]
-        return self.apply(made, *xs)
+        return self.apply(function, *xs)
 
     def apply(self, fn: Callable[..., Array], *xs: Expr, shape: Shape | None = None) -> Expr:
-        """A function of expressions; its result's shape, where that is open and another one."""
+        """Apply a function. Give `shape` if it is symbolic and not that of the first operand."""
 
         def run(env: Env) -> Array:
             return fn(*(x.run(env) for x in xs))
 
         if any(x.is_open for x in xs):
-            known = xs[0].shape if shape is None else shape
-            return Expr(run, known, _type(fn, *((_closed(x.shape), x.dtype) for x in xs))[1])
-        return Expr(run, *_type(fn, *((x.shape, x.dtype) for x in xs)))
+            result_shape = xs[0].shape if shape is None else shape
+            return Expr(
+                run,
+                result_shape,
+                _result_type(fn, *((_closed_shape(x.shape), x.dtype) for x in xs))[1],
+            )
+        return Expr(run, *_result_type(fn, *((x.shape, x.dtype) for x in xs)))
 
-    # ------------------------------------------------------------------------------------ graphs
+    # ------------------------------------------------------------------------------------- graphs
 
     def graph(self, *results: Expr) -> Graph:
-        """The traced program."""
+        """Trace the program of these expressions. Dimensions without an input get an extra one."""
 
         def program(params: Mapping[str, Array], *inputs: Array) -> list[Array]:
             pairs = [
@@ -199,20 +211,20 @@ class Drawn:
 
 
 @cache
-def _type(fn: Callable[..., Array], *types: tuple[Any, str]) -> tuple[Any, str]:
+def _result_type(fn: Callable[..., Array], *types: tuple[Any, str]) -> tuple[Any, str]:
     out = jax.eval_shape(fn, *(jax.ShapeDtypeStruct(s, jnp.dtype(d)) for s, d in types))
     return out.shape, jnp.dtype(out.dtype).name
 
 
-def _known(shape: Shape) -> list[int]:
+def _known_sizes(shape: Shape) -> list[int]:
     return [d for d in shape if not isinstance(d, str)]
 
 
-def _closed(shape: Shape) -> tuple[int, ...]:
+def _closed_shape(shape: Shape) -> tuple[int, ...]:
     return tuple(SIZES[d] if isinstance(d, str) else d for d in shape)
 
 
-MADE_OF_NUMBERS: dict[str, tuple[int, Callable[..., Array]]] = {
+BOUNDED_NUMBERS: dict[str, tuple[int, Callable[..., Array]]] = {
     "max": (2, lax.max),
     "min": (2, lax.min),
     "add": (2, lax.add),
@@ -229,7 +241,7 @@ MADE_OF_NUMBERS: dict[str, tuple[int, Callable[..., Array]]] = {
     "total": (1, lambda x: lax.full_like(x, 0) + x.sum(dtype=x.dtype)),
     "largest": (1, lambda x: lax.full_like(x, 0) + x.max(initial=lowest(x.dtype))),
 }
-MADE_OF_FLOATS: dict[str, tuple[int, Callable[..., Array]]] = {
+BOUNDED_FLOATS: dict[str, tuple[int, Callable[..., Array]]] = {
     "exp": (1, lax.exp),
     "floor": (1, lax.floor),
     "ceil": (1, lax.ceil),

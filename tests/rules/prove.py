@@ -1,4 +1,4 @@
-"""What a rule is proved by: JAX evaluates a graph in which it applies, and what it makes of it."""
+"""Test graph rules: evaluate drawn graphs before and after a rule, and compare the numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,14 @@ Draw = Callable[[Drawn], "Expr | Sequence[Expr]"]
 
 @dataclass(frozen=True)
 class Case:
-    """Programs in which a rule applies, and how it is applied; before that ``prepare`` runs, and
-    of what may come before it (``perhaps``) some.
+    """A draw of programs in which a rule applies, and how the rule is applied.
 
-    The numbers afterwards are the same but for ``units`` in the last place of an output's largest,
-    or of 1, and for the signs of zeros where XLA itself does not keep them (``zeros``). Where few
-    of the programs are dangerous, ``enough`` says in how many the rule has to apply. A draw may be
-    of things that JAX has ``since`` some version.
+    ``apply`` is the step with the rule, by default the rule that the row names. All steps of
+    ``prepare`` run before it, and a random selection of ``perhaps``. The numbers must stay the same
+    except for ``units`` in the last place of the largest element, or of 1, and except for the signs
+    of zeros if ``zeros`` is set, because XLA does not keep them. ``enough`` is the number of
+    programs in which the rule must apply, if few programs are critical. ``since`` is the first
+    version of JAX that can trace the programs.
     """
 
     draw: Draw
@@ -45,7 +46,7 @@ class Case:
 
 @dataclass
 class Firing:
-    """Rules that count how often they gave something."""
+    """Counter of how often rules applied."""
 
     times: int = 0
 
@@ -62,7 +63,7 @@ class Firing:
 
 
 def swept(rules: Mapping[Op, Rule]) -> Step:
-    """Rules as a step; whether one of them gave something."""
+    """Return a step that sweeps the rules over a graph and reports whether one applied."""
 
     def run(graph: Graph) -> bool:
         firing = Firing()
@@ -77,27 +78,30 @@ def by_recogniser(recogniser: Recogniser) -> Step:
 
 
 Check = Callable[[Drawn], bool]
-"""Whether what was drawn is of use; **raises** AssertionError where it is of use and wrong."""
+"""Whether the rule applied to a drawn program; **raises** AssertionError if numbers changed."""
 
 
 ROUND = 8
-"""Programs that are drawn before it is asked whether there have been enough."""
+"""Number of programs in a round, after which `search` may stop."""
 
 
 def search(check: Check, first: int, rounds: int, enough: int, size: int = ROUND) -> int:
-    """How many programs that are of use were drawn, in so many rounds of a ``size`` or until there
-    are enough."""
-    found = 0
-    for number in range(first, first + rounds):
-        if found < enough:
-            found += _searched(check, number, size)
-    return found
+    """Run a check on drawn programs, and return in how many of them the rule applied.
+
+    Round `first` and the following are drawn, with ``size`` programs each. The search ends after
+    ``rounds`` rounds, or when the rule has applied in ``enough`` programs.
+    """
+    applied = 0
+    for round_ in range(first, first + rounds):
+        if applied < enough:
+            applied += _search_round(check, round_, size)
+    return applied
 
 
-def _searched(check: Check, number: int, size: int) -> int:
-    found = 0
+def _search_round(check: Check, round_: int, size: int) -> int:
+    applied = 0
 
-    @seed(number)
+    @seed(round_)
     @settings(
         max_examples=size,
         database=None,
@@ -108,31 +112,33 @@ def _searched(check: Check, number: int, size: int) -> int:
     )
     @given(st.data())
     def run(data: st.DataObject) -> None:
-        nonlocal found
+        nonlocal applied
         with jax.enable_x64(True), np.errstate(all="ignore"):
-            found += check(Drawn(data))
+            applied += check(Drawn(data))
 
     run()
-    return found
+    return applied
 
 
 def keeps_numbers(case: Case, apply: Step, drawn: Drawn) -> bool:
-    """Whether a rule applied to what was drawn, which must give the same numbers then."""
-    result, *chosen = case.draw(drawn), *(drawn.chance() for _ in case.perhaps)
+    """Return whether a rule applied to a drawn graph, and assert that its numbers are unchanged."""
+    result, *choices = case.draw(drawn), *(drawn.chance() for _ in case.perhaps)
     graph = drawn.graph(*([result] if isinstance(result, Expr) else result))
-    perhaps = (step for step, taken in zip(case.perhaps, chosen, strict=True) if taken)
-    for step in (*case.prepare, *perhaps):
+    optional = (step for step, is_chosen in zip(case.perhaps, choices, strict=True) if is_chosen)
+    for step in (*case.prepare, *optional):
         step(graph)
         drop_dead(graph)
-    old, text = graph.clone(), str(graph)
+    original, text = graph.clone(), str(graph)
     if not apply(graph):
         return False
     drop_dead(graph)
-    bare = [n for n in graph.walk() if n.meaning is None and n.op.formula is None]
-    unknown = [n for n in bare if n.op not in (*CONTROL_EVALUATIONS, ops.dim_as_value)]
-    assert not unknown, f"JAX cannot evaluate {unknown}"
-    for wanted, got in zip(numbers_of(old, drawn), numbers_of(graph, drawn), strict=True):
-        complaint = differs(wanted, got, case)
+    without_formula = [n for n in graph.walk() if n.meaning is None and n.op.formula is None]
+    not_evaluated = [
+        n for n in without_formula if n.op not in (*CONTROL_EVALUATIONS, ops.dim_as_value)
+    ]
+    assert not not_evaluated, f"JAX cannot evaluate {not_evaluated}"
+    for expected, actual in zip(numbers_of(original, drawn), numbers_of(graph, drawn), strict=True):
+        complaint = differs(expected, actual, case)
         assert not complaint, (
             f"{complaint}\n{text}\nbecomes\n{graph}\nof {drawn.inputs}, {drawn.params}"
         )
@@ -140,7 +146,7 @@ def keeps_numbers(case: Case, apply: Step, drawn: Drawn) -> bool:
 
 
 def numbers_of(graph: Graph, drawn: Drawn) -> list[np.ndarray]:
-    """By numpy where it has an operation, which takes a tenth of the time, and else by JAX."""
+    """Evaluate a graph by numpy where possible (ten times as fast), otherwise by JAX."""
     return [np.asarray(y) for y in evaluate(graph, drawn.inputs, drawn.params, _run)]
 
 
@@ -148,22 +154,25 @@ def _run(node: Node, args: Sequence[Any], sizes: Any) -> list[Any]:
     if any(isinstance(x, jax.core.Tracer) for x in args):
         return run_node(node, args, sizes)
     if node.op.domain == "ours" and node.op.numpy is None and node.out.rank:
-        return jax.jit(lambda *xs: run_node(node, xs, sizes))(*args)  # of several operations
+        # A composite consists of several operations, which are compiled together.
+        return jax.jit(lambda *xs: run_node(node, xs, sizes))(*args)
     return run_uncompiled(node, args, sizes)
 
 
 def differs(old: np.ndarray, new: np.ndarray, case: Case) -> str:
-    """How two arrays differ; nothing where they do not."""
+    """Return a sentence about how two arrays differ, or an empty one if they do not."""
     if (old.shape, old.dtype) != (new.shape, new.dtype):
         return f"{old.dtype}{list(old.shape)} is {new.dtype}{list(new.shape)}"
     if not is_float(old.dtype):
         return "" if np.array_equal(old, new) else f"{old} is {new}"
-    one, two = old.astype(np.float64), new.astype(np.float64)
+    old_wide, new_wide = old.astype(np.float64), new.astype(np.float64)
     if case.units:
-        size = np.max(np.abs(one), where=np.isfinite(one), initial=1)
+        scale = np.max(np.abs(old_wide), where=np.isfinite(old_wide), initial=1)
         unit = float(jnp.finfo(old.dtype).eps)
-        near = np.isclose(one, two, rtol=0, atol=case.units * unit * size, equal_nan=True)
-        return "" if near.all() else f"{old} is {new}"
-    signs = case.zeros | (np.signbit(one) == np.signbit(two)) | np.isnan(one)
-    same = ((one == two) & signs) | (np.isnan(one) & np.isnan(two))
-    return "" if same.all() else f"{old} is {new}"
+        is_near = np.isclose(
+            old_wide, new_wide, rtol=0, atol=case.units * unit * scale, equal_nan=True
+        )
+        return "" if is_near.all() else f"{old} is {new}"
+    signs = case.zeros | (np.signbit(old_wide) == np.signbit(new_wide)) | np.isnan(old_wide)
+    is_same = ((old_wide == new_wide) & signs) | (np.isnan(old_wide) & np.isnan(new_wide))
+    return "" if is_same.all() else f"{old} is {new}"

@@ -1,4 +1,4 @@
-"""Programs for recognisers, for what they leave to other rooms, for loops and for whole graphs."""
+"""Programs for recognisers, and for rules of other packages that need recognised composites."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,14 +31,14 @@ from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
 
 HUGE = (np.inf, -np.inf, np.nan, 1e30, 3e38, 1e-30, 0.0, 2.0, 0.5, -1.5)
-"""Factors that make something else of zeros, and of what cancels, on another way."""
+"""Factors for which a different order of operations changes zeros or terms that cancel."""
 
 
-def until(name: str, **how: Any) -> Step:
-    """All passes before one."""
+def until(name: str, **options: Any) -> Step:
+    """Return a step that runs all passes before the pass of this name."""
 
     def run(graph: Graph) -> None:
-        settings = PassSettings(opset=23, **how)
+        settings = PassSettings(opset=23, **options)
         for step in distinct_passes():
             if step.name == name:
                 return
@@ -49,7 +49,7 @@ def until(name: str, **how: Any) -> Step:
 
 
 def changes(step: Callable[[Graph], object]) -> Step:
-    """Whether a step changes a graph, by how that is written."""
+    """Return a step that reports whether `step` changed the text of the graph."""
 
     def run(graph: Graph) -> bool:
         before = str(graph)
@@ -60,24 +60,27 @@ def changes(step: Callable[[Graph], object]) -> Step:
 
 
 Form = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
-"""A function of one sample, and the shapes of what it takes."""
+"""A function of one sample, and the shapes of its operands."""
 
 LANES = 3
 
 
-def _along(fn: Callable[..., Any], axis: int) -> Callable[..., Any]:
+def _vmapped(fn: Callable[..., Any], axis: int) -> Callable[..., Any]:
     return jax.vmap(fn, in_axes=axis)
 
 
 def of_forms(*forms: Form, odd: bool = True) -> Draw:
-    """One of the forms, as it is or along a further axis of its operands."""
+    """Return a draw of one of the forms, plain or vmapped along a further axis of its operands.
+
+    With `odd`, some inputs contain NaN, infinities and negative zeros.
+    """
 
     def draw(d: Drawn) -> Expr:
         (fn, shapes), axis = d.pick(forms), d.pick((None, 1))
         if axis is not None:
-            fn, places = _along(fn, axis), [axis % (len(s) + 1) for s in shapes]
-            grown = zip(shapes, places, strict=True)
-            shapes = tuple((*s[:place], LANES, *s[place:]) for s, place in grown)
+            fn, axes = _vmapped(fn, axis), [axis % (len(s) + 1) for s in shapes]
+            pairs = zip(shapes, axes, strict=True)
+            shapes = tuple((*s[:position], LANES, *s[position:]) for s, position in pairs)
         pool = ODD if d.integer(0, 3) == 0 and odd else PLAIN
         return d.apply(fn, *(d.input(shape, "float32", pool) for shape in shapes))
 
@@ -85,31 +88,32 @@ def of_forms(*forms: Form, odd: bool = True) -> Draw:
 
 
 def of(*fns: Callable[..., Any]) -> Draw:
+    """Return a draw of one of these functions of an array [3, 5]."""
     return of_forms(*((fn, ((3, 5),)) for fn in fns))
 
 
-def spelled(table: Sequence[Spelling], place: int) -> Case:
-    """What a spelling's own formula says, of any numbers that it takes."""
-    spelling = table[place]
+def spelled(table: Sequence[Spelling], index: int) -> Case:
+    """Return the case for a spelling of a table: its formula with parameters that it may accept."""
+    spelling = table[index]
     names = [name for name in signature(spelling.formula).parameters if name != "x"]
 
     def draw(d: Drawn) -> Expr:
         dtype = d.pick(("float32", "float16"))
         x = d.input((2, 3), dtype, ODD if d.chance() else PLAIN)
         pool = (0.25, 0.5, -0.5, 2.0, 0.0, 1.0, *(HUGE if d.chance() else ()))
-        given = {name: np.asarray(d.pick(pool), dtype) for name in names}
-        if "slope" in given and d.chance():
+        params = {name: np.asarray(d.pick(pool), dtype) for name in names}
+        if "slope" in params and d.chance():
             slope = d.param((3,), dtype, (0.25, -0.5, 2.0, *(HUGE if d.chance() else ())))
             return d.apply(lambda a, s: spelling.formula(a, slope=s), x, slope)
-        return d.apply(lambda a: spelling.formula(a, **given), x)
+        return d.apply(lambda a: spelling.formula(a, **params), x)
 
     def apply(graph: Graph) -> bool:
-        """Whether it finds what those before it do not."""
-        others = graph.clone()
-        for each, count in ((others, place), (graph, place + 1)):
+        """Whether this spelling matches where the spellings before it do not."""
+        reference = graph.clone()
+        for changed, count in ((reference, index), (graph, index + 1)):
             if count:
-                recognise_spellings(each, table[:count], 26)
-        return graph.count(spelling.op) > others.count(spelling.op)
+                recognise_spellings(changed, table[:count], 26)
+        return graph.count(spelling.op) > reference.count(spelling.op)
 
     return Case(draw, apply, prepare=[canonicalize], units=16, enough=6 if names else 0)
 
@@ -118,7 +122,7 @@ def spelled(table: Sequence[Spelling], place: int) -> Case:
 
 
 def norm(x: Any, axis: int = -1) -> Any:
-    """A layer norm with a scale and a bias."""
+    """Compute a layer norm with a scale and a bias."""
     mean = x.mean(axis, keepdims=True)
     y = (x - mean) * lax.rsqrt(jnp.square(x - mean).mean(axis, keepdims=True) + 1e-5)
     w = (np.arange(1, 6, dtype=np.float32) / 4).reshape(-1, *(1,) * (-axis - 1))
@@ -135,7 +139,7 @@ def masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
 
 
 def repeated(q: Any, k: Any, v: Any) -> Any:
-    """Each head of keys and values for several of queries."""
+    """Compute attention where each head of keys and values serves three heads of queries."""
     return dot_product()(q, jnp.repeat(k, 3, 1), jnp.repeat(v, 3, 1))
 
 
@@ -146,20 +150,20 @@ ROTARY = of_forms(
 )
 HEADS = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = of_forms((repeated, ((5, 6, 8), (7, 2, 8), (7, 2, 8))))
-SHOWN = of_forms((dot_product(), HEADS))
-HIDDEN = of_forms(
+UNMASKED = of_forms((dot_product(), HEADS))
+MASKED = of_forms(
     (dot_product(is_causal=True), HEADS),
     (masked, ((4, 5, 8), (4, 7, 8), (4, 7, 8), (5, 7))),
-    odd=False,  # a NaN that `where` hides is one more in a sum
+    odd=False,  # a NaN that `where` masks is still an operand of the product with the values
 )
 
 
 def attended(d: Drawn) -> Expr:
-    return d.pick((SHOWN, HIDDEN))(d)
+    return d.pick((UNMASKED, MASKED))(d)
 
 
-def sharing(d: Drawn) -> Expr:
-    """Attention whose heads share keys, with numbers added for each head, or for all of them."""
+def shared_keys(d: Drawn) -> Expr:
+    """Draw attention with shared keys, and a bias for each head or for all heads."""
     q, k, v = (
         d.input(shape, "float32", PLAIN) for shape in ((2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 6))
     )
@@ -179,29 +183,31 @@ def with_slopes(d: Drawn) -> Expr:
 
 
 def factor(d: Drawn, shape: tuple[int, ...]) -> Expr:
-    """Of any kind and size, or known to be of an ordinary one."""
+    """Draw a factor: ordinary or huge, of any source, or bounded by a clip."""
     pool, kind = d.pick((PLAIN, HUGE, HUGE)), d.pick((d.input, d.number, d.param, d.param))
     x = kind(shape, "float32", pool)
     return d.apply(lambda a: jnp.clip(a, 0.5, 2.0), x) if d.integer(0, 5) == 0 else x
 
 
-def tempered(d: Drawn) -> Expr:
-    """Attention whose queries and scores are multiplied and divided, and perhaps masked."""
-    shapes, hides = ((2, 5, 4), (2, 7, 4), (2, 7, 3)), d.chance()
+def scaled_attention(d: Drawn) -> Expr:
+    """Draw attention whose queries and scores are multiplied and divided, and perhaps masked."""
+    shapes, is_masked = ((2, 5, 4), (2, 7, 4), (2, 7, 3)), d.chance()
     q, k, v = (d.input(shape, "float32", PLAIN) for shape in shapes)
     steps = [d.pick((lax.mul, lax.div)) for _ in range(d.integer(1, 3))]
     factors = [factor(d, d.pick(((), (2, 1, 1), (2, 5, 1)))) for _ in steps]
-    first = d.chance() and not hides  # a NaN that `where` hides is one more in a sum
+    scales_queries = (
+        d.chance() and not is_masked
+    )  # a masked NaN of the queries would still be in a product
 
     def run(q: Any, k: Any, v: Any, *factors: Any) -> Any:
-        todo = [*zip(steps, factors, strict=True)]
-        if first:
-            step, by = todo.pop(0)
-            q = step(q, jnp.broadcast_to(by, q.shape))
+        remaining = [*zip(steps, factors, strict=True)]
+        if scales_queries:
+            step, value = remaining.pop(0)
+            q = step(q, jnp.broadcast_to(value, q.shape))
         scores = jnp.einsum("nqd,nkd->nqk", q, k)
-        for step, by in todo:
-            scores = step(scores, jnp.broadcast_to(by, scores.shape))
-        if hides:
+        for step, value in remaining:
+            scores = step(scores, jnp.broadcast_to(value, scores.shape))
+        if is_masked:
             scores = jnp.where(np.tri(5, 7, dtype=bool), scores, -1e9)
         return jax.nn.softmax(scores, -1) @ v
 
@@ -209,44 +215,44 @@ def tempered(d: Drawn) -> Expr:
 
 
 def scaled_norm(d: Drawn) -> Expr:
-    """Norms, some of which are differences of products, with factors in those and behind them."""
+    """Draw a layer norm or RMS norm in one of several forms, with factors inside and behind it."""
     x, shape = d.input((3, 4), "float32", (*PLAIN, 1e4)), d.pick(((4,), (), (3, 1)))
     factors = [factor(d, shape) for _ in range(d.integer(1, 2))]
     form = d.integer(0, 3)
 
-    def run(a: Any, *by: Any) -> Any:
+    def run(a: Any, *values: Any) -> Any:
         mean = a.mean(-1, keepdims=True) * (form < 3)
         s = lax.rsqrt(jnp.square(a - mean if form < 3 else a).mean(-1, keepdims=True) + 1e-5)
         if form == 0:
-            return by[-1] * (a * (s * by[0]) - mean * (s * by[0]))
+            return values[-1] * (a * (s * values[0]) - mean * (s * values[0]))
         centred = a - mean if form < 3 else a
-        y = centred * (s * by[0]) if form == 1 else centred * s * by[0]
-        return y * by[-1]
+        y = centred * (s * values[0]) if form == 1 else centred * s * values[0]
+        return y * values[-1]
 
     return d.apply(run, x, *factors)
 
 
-def group_norm(x: Any, w: Any = None, inside: bool = False) -> Any:
-    """Of [channels, positions], in two groups; scaled in its groups or by channels."""
+def group_norm(x: Any, w: Any = None, is_inside: bool = False) -> Any:
+    """Normalize [channels, positions] in two groups, scaled by `w` inside the groups or after."""
     count, size = x.shape
     parts = x.reshape(2, count // 2, size)
     mean = parts.mean((1, 2), keepdims=True)
     y = (parts - mean) * lax.rsqrt(jnp.square(parts - mean).mean((1, 2), keepdims=True) + 1e-5)
-    if inside:
+    if is_inside:
         return (y * w.reshape(2, count // 2, 1)).reshape(x.shape)
     y = y.reshape(x.shape)
     return y if w is None else y * w[:, None]
 
 
-def grouped(inside: bool) -> Draw:
+def grouped(is_inside: bool) -> Draw:
     def draw(d: Drawn) -> Expr:
         x, w = d.input((2, 4, 5), "float32", PLAIN), d.param((4,), "float32", PLAIN)
-        return d.apply(lambda a, b: jax.vmap(lambda e: group_norm(e, b, inside))(a), x, w)
+        return d.apply(lambda a, b: jax.vmap(lambda e: group_norm(e, b, is_inside))(a), x, w)
 
     return draw
 
 
-def each_channel(d: Drawn, computed: bool = False) -> Expr:
+def instance_norm(d: Drawn, computed: bool = False) -> Expr:
     x, kind = d.input((2, 3, 5), "float32", PLAIN), d.input if computed else d.param
     w = kind((3,), "float32", PLAIN)
 
@@ -270,34 +276,34 @@ def batch_norm(d: Drawn) -> Expr:
     return d.apply(run, x, mean, variance, bias, scale)
 
 
-def hidden(d: Drawn) -> Expr:
+def lowered_scores(d: Drawn) -> Expr:
     x, c = d.input((2, 3), "float32", ODD), d.pick((1e9, 65504.0, 1e30))
-    which = d.input((2, 3), "bool")
-    less = lambda m, a: jnp.where(m, a - np.float32(c), a)  # noqa: E731
+    mask = d.input((2, 3), "bool")
+    lower = lambda m, a: jnp.where(m, a - np.float32(c), a)  # noqa: E731
     return d.apply(
-        less if d.chance() else lambda m, a: jnp.where(m, a, a - np.float32(c)), which, x
+        lower if d.chance() else lambda m, a: jnp.where(m, a, a - np.float32(c)), mask, x
     )
 
 
 def cell_loop(name: str) -> Draw:
     cell = {"lstm": eqx.nn.LSTMCell, "gru": eqx.nn.GRUCell}.get(name)
-    made = drawn(lambda key: cell(4, 3, key=key)) if cell else None
+    module = drawn(lambda key: cell(4, 3, key=key)) if cell else None
     w = np.random.default_rng(0).standard_normal((2, 4, 3)).astype(np.float32)
 
     def run(x: Any) -> Any:
         start = jnp.zeros(3, np.float32)
-        if made is None:
+        if module is None:
             step = lambda h, r: (jnp.tanh(r @ w[0] + h @ w[1, :3]),) * 2  # noqa: E731
             return lax.scan(step, start, x)[1]
         if name == "gru":
-            return lax.scan(lambda h, r: (made(r, h),) * 2, start, x)[1]
-        return lax.scan(lambda s, r: ((n := made(r, s)), n[0]), (start, start), x)[1]
+            return lax.scan(lambda h, r: (module(r, h),) * 2, start, x)[1]
+        return lax.scan(lambda s, r: ((n := module(r, s)), n[0]), (start, start), x)[1]
 
     return lambda d: d.apply(jax.vmap(run), d.input((2, 5, 4), "float32", PLAIN))
 
 
 def resampled(d: Drawn) -> Expr:
-    """Any method, batched along any axis as often as not."""
+    """Draw a resize by any method, plain or vmapped along some axis."""
     axis = d.pick([None, 0, 1, 3])
     shape = [2, 6, 8] if axis is None else [*[2, 6, 8][:axis], 3, *[2, 6, 8][axis:]]
     x = d.input(tuple(shape), "float32", PLAIN)
@@ -311,14 +317,14 @@ def resampled(d: Drawn) -> Expr:
 
 
 def contracted(d: Drawn) -> Expr:
-    """A translation, or a matrix of numbers."""
+    """Draw a `scale_and_translate`, or a contraction with a constant matrix."""
     x = d.input((2, 6, 8), "float32", PLAIN)
     scale, shift = d.pick([0.5, 1.0, 1.7]), d.pick([0.0, 0.3])
-    how = np.float32([scale, 1 / scale]), np.float32([shift, -shift])
+    scale_and_shift = np.float32([scale, 1 / scale]), np.float32([shift, -shift])
 
     def translated(a: Any) -> Any:
         return jax.image.scale_and_translate(
-            a, (2, 5, 11), (1, 2), *map(jnp.asarray, how), "linear"
+            a, (2, 5, 11), (1, 2), *map(jnp.asarray, scale_and_shift), "linear"
         )
 
     weights = np.eye(6, 4, dtype=np.float32)
@@ -326,15 +332,15 @@ def contracted(d: Drawn) -> Expr:
 
 
 def sampled(d: Drawn) -> Expr:
-    """Places within the image, on its pixels and beyond its edge."""
+    """Draw a sampling at points between pixels, on pixels and outside of the image."""
     fn, shapes = SAMPLED[d.pick([*SAMPLED])]
-    places = (-1.5, -1.0, -0.5, 0.0, 0.25, 0.3, 1.0, 1.125, 2.5)
-    inputs = [d.input(shapes[0], "float32", PLAIN), d.input(shapes[1], "float32", places)]
+    coordinates = (-1.5, -1.0, -0.5, 0.0, 0.25, 0.3, 1.0, 1.125, 2.5)
+    inputs = [d.input(shapes[0], "float32", PLAIN), d.input(shapes[1], "float32", coordinates)]
     return d.apply(fn, *inputs)
 
 
 MANY = 16
-"""Of factors of which some are huge."""
+"""Number of programs in which a rule must apply if only huge factors are critical."""
 
 CASES: dict[str, Case] = {
     "canonicalize.canonicalize": Case(moves(), changes(canonicalize)),
@@ -351,7 +357,7 @@ CASES: dict[str, Case] = {
     "canonicalize.updates.join_updates": Case(
         other_forms.overwritten,
         swept({ops.scatter: join_updates}),
-        prepare=[canonical.others(ops.scatter), fold_constants],
+        prepare=[canonical.other_rules(ops.scatter), fold_constants],
     ),
     "fuse.activations.RELU_RULES[max]": Case(canonical.elementwise(ops.max), zeros=True),
     "fuse.activations.SOFTPLUS_RULES[log1p]": Case(
@@ -367,7 +373,10 @@ CASES: dict[str, Case] = {
     "fuse.attention.ATTENTION": Case(attended, prepare=[until("attend")], units=64),
     "fuse.attention.STRICT_ATTENTION": Case(attended, prepare=[until("attend")], units=64),
     "fuse.attention.ATTENTION tempered": Case(
-        tempered, prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)], units=64, enough=MANY
+        scaled_attention,
+        prepare=[canonicalize, by_recogniser(softmax.SOFTMAX)],
+        units=64,
+        enough=MANY,
     ),
     "fuse.attention.ATTENTION regrouped": Case(
         other_forms.regrouped,
@@ -396,7 +405,9 @@ CASES: dict[str, Case] = {
         enough=MANY,
     ),
     "fuse.attention.rewrite_lowered_scores": Case(
-        hidden, swept({ops.select_n: attention.rewrite_lowered_scores}), prepare=[canonicalize]
+        lowered_scores,
+        swept({ops.select_n: attention.rewrite_lowered_scores}),
+        prepare=[canonicalize],
     ),
     "fuse.batch_norm.BATCH_NORM": Case(batch_norm, prepare=[canonicalize], units=64, enough=MANY),
     "fuse.gelu.GELU": Case(GELU, prepare=[canonicalize], units=16),
@@ -412,7 +423,7 @@ CASES: dict[str, Case] = {
     ),
     "fuse.group_norm.GROUPED_CHANNELS": Case(grouped(False), prepare=[until("group")], units=64),
     "fuse.group_norm.SINGLE_CHANNELS": Case(
-        each_channel,
+        instance_norm,
         prepare=[until("group")],
         units=64,
     ),
@@ -465,10 +476,10 @@ CASES: dict[str, Case] = {
         of(jax.nn.log_softmax, partial(jax.nn.log_softmax, axis=0)), prepare=[canonicalize], units=8
     ),
     "legalize.deviations.COMMON_DEVIATIONS[group_norm]": Case(
-        partial(each_channel, computed=True), prepare=[until("deviations")], units=64
+        partial(instance_norm, computed=True), prepare=[until("deviations")], units=64
     ),
     "A mask of each head where heads share keys[attention]": Case(
-        sharing, prepare=[until("quirks")], units=64
+        shared_keys, prepare=[until("quirks")], units=64
     ),
     "An infinity that has a slope[leaky_relu]": Case(with_slopes, prepare=[until("deviations")]),
 }

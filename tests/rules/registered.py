@@ -1,4 +1,4 @@
-"""All rules that the converter has, found where they are registered."""
+"""List all graph rules of the converter from the modules that register them."""
 
 import inspect
 import pkgutil
@@ -15,39 +15,45 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.targets.target import Deviation, Quirk
 
-TABLES = ("Rule", "Editor", "Deviation")
-"""What is said of the type of a table of rules."""
+ANNOTATIONS = ("Rule", "Editor", "Deviation")
+"""Parts of the type annotation of a mapping that mark it as a table of rules."""
 
-ROOMS = ("canonicalize", "legalize", "layout", "weight_folding", "fuse", "loops", "targets")
+PACKAGES = ("canonicalize", "legalize", "layout", "weight_folding", "fuse", "loops", "targets")
 
 
 def modules() -> list[ModuleType]:
+    """Import and return all modules of the packages that register rules."""
     names = [
         info.name
-        for room in ROOMS
+        for package in PACKAGES
         for info in pkgutil.walk_packages(
-            import_module(f"converter.{room}").__path__, f"converter.{room}."
+            import_module(f"converter.{package}").__path__, f"converter.{package}."
         )
     ]
-    return [import_module(name) for name in (*(f"converter.{room}" for room in ROOMS), *names)]
+    return [
+        import_module(name) for name in (*(f"converter.{package}" for package in PACKAGES), *names)
+    ]
 
 
 def registered() -> dict[str, Any]:
-    """By name: tables of rules, quirks, deviations, recognisers, spellings, and the functions that
-    take a node and an editor, give a table or a recogniser, or change a graph in place.
+    """Return all rules by name.
 
-    Private functions are there where a table has them.
+    They are rows of tables of rules, quirks, deviations and spellings; recognisers; and functions
+    that take a node and an editor, return a table or a recogniser, or change a graph in place.
+    Private functions are included only if a table has them.
     """
-    found: dict[str, Any] = {}
+    rules: dict[str, Any] = {}
     for module in modules():
-        place = module.__name__.removeprefix(f"{converter.__name__}.")
+        module_name = module.__name__.removeprefix(f"{converter.__name__}.")
         for name, value in vars(module).items():
-            own = not inspect.isfunction(value) or value.__module__ == module.__name__
-            told = str(vars(module).get("__annotations__", {}).get(name, ""))
-            table = isinstance(value, Mapping) and not any(t in told for t in TABLES)
-            for key, each in _rules(name, value) if own and not table else ():
-                found[f"{place}.{key}"] = each
-    return _once(found)
+            is_own = not inspect.isfunction(value) or value.__module__ == module.__name__
+            annotation = str(vars(module).get("__annotations__", {}).get(name, ""))
+            is_other_mapping = isinstance(value, Mapping) and not any(
+                t in annotation for t in ANNOTATIONS
+            )
+            for key, rule in _rules(name, value) if is_own and not is_other_mapping else ():
+                rules[f"{module_name}.{key}"] = rule
+    return _without_duplicates(rules)
 
 
 def _rules(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -56,8 +62,8 @@ def _rules(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
     elif isinstance(value, Mapping) and value and all(isinstance(key, Op) for key in value):
         rules = {
-            op: each.exact_rule if isinstance(each, Deviation) else each
-            for op, each in value.items()
+            op: entry.exact_rule if isinstance(entry, Deviation) else entry
+            for op, entry in value.items()
         }
         yield from ((f"{name}[{op}]", rule) for op, rule in rules.items() if _is_rule(rule))
     elif isinstance(value, tuple) and value and all(isinstance(s, Spelling) for s in value):
@@ -93,15 +99,15 @@ def _is_registered(fn: Callable[..., Any]) -> bool:
     return in_place and types in ([Graph], [Graph, bool])
 
 
-def _once(found: dict[str, Any]) -> dict[str, Any]:
-    """What a table takes over from another one, and what is in a table, only there."""
+def _without_duplicates(rules: dict[str, Any]) -> dict[str, Any]:
+    """Remove duplicates: rows that a table takes from another one, and functions in a table."""
     ids: dict[tuple[int, str], str] = {}
-    for name, value in found.items():
+    for name, value in rules.items():
         _, _, op = name.partition("[")
         ids[id(value), op] = name
-    in_tables = {id(value) for name, value in found.items() if "[" in name}
+    in_tables = {id(value) for name, value in rules.items() if "[" in name}
     return {
         name: value
-        for name, value in found.items()
+        for name, value in rules.items()
         if name in ids.values() and ("[" in name or id(value) not in in_tables)
     }

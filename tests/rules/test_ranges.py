@@ -1,4 +1,4 @@
-"""What is said of the range of a value holds of its elements."""
+"""The range that the converter infers for a value contains all elements of drawn programs."""
 
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ ROUNDS, ENOUGH = 6, 8
 
 
 def of_bounded(op: Op) -> Draw:
-    """The operation applied to what has bounds."""
+    """Return a draw of the operation, applied to operands with bounds."""
     fn, kinds = canonical.LAX[op], canonical.dtypes_of(op)
 
     def draw(d: Drawn) -> Expr:
@@ -40,13 +40,13 @@ def converted(d: Drawn) -> Expr:
 SMALL = (jnp.float8_e4m3fn, jnp.float8_e5m2)
 
 
-def of_node(op: Op, shape: tuple[int, ...], *others: Value, **params: Any) -> Case:
-    """The operation as the converter itself writes it, of what has bounds and other operands."""
+def of_node(op: Op, shape: tuple[int, ...], *operands: Value, **params: Any) -> Case:
+    """Return a case for a node that JAX does not trace: the operation on a bounded operand."""
 
     def insert(graph: Graph) -> None:
         x = graph.outputs[0]
-        meaning = None if op.formula else lambda arrays, _: [HAND[op](*arrays)]
-        inputs = [x, *(others or [x] * (op is ops.add_any))]
+        meaning = None if op.formula else lambda arrays, _: [MEANINGS[op](*arrays)]
+        inputs = [x, *(operands or [x] * (op is ops.add_any))]
         node = make_node(op, inputs, [(shape, x.dtype)], params, meaning=meaning)
         graph.nodes.append(node)
         graph.outputs = [node.out]
@@ -54,15 +54,15 @@ def of_node(op: Op, shape: tuple[int, ...], *others: Value, **params: Any) -> Ca
     return Case(lambda d: d.bounded((2, 3), d.pick(FLOATS), 1), prepare=[insert])
 
 
-HAND = {ops.add_any: lax.add, ops.tile: lambda x: jnp.tile(x, (2, 1))}
+MEANINGS = {ops.add_any: lax.add, ops.tile: lambda x: jnp.tile(x, (2, 1))}
 
 
-def placed(fn: Any) -> Draw:
+def arg_extreme(fn: Any) -> Draw:
     kinds = (np.int32, np.int8)
     return lambda d: d.apply(lambda x: fn(x, 1, kinds[d.integer(0, 1)]), d.bounded((2, 3), "int32"))
 
 
-def part(d: Drawn) -> Expr:
+def dynamic_slice(d: Drawn) -> Expr:
     x, start = d.bounded((2, 3), d.pick(NUMBERS), 1), d.input((), "int32")
     return d.apply(lambda a, i: lax.dynamic_slice(a, (i, i), (1, 2)), x, start)
 
@@ -70,10 +70,10 @@ def part(d: Drawn) -> Expr:
 CASES = {
     **{op: Case(of_bounded(op)) for op in canonical.LAX if op is not ops.select_n},
     ops.convert_element_type: Case(converted),
-    ops.argmax: Case(placed(lax.argmax)),
-    ops.argmin: Case(placed(lax.argmin)),
+    ops.argmax: Case(arg_extreme(lax.argmax)),
+    ops.argmin: Case(arg_extreme(lax.argmin)),
     ops.iota: Case(lambda d: d.iota(d.pick(((2, 300), ("n", 3))), d.pick(NUMBERS))),
-    ops.dynamic_slice: Case(part),
+    ops.dynamic_slice: Case(dynamic_slice),
     ops.take: of_node(ops.take, (3, 3), const([0, 1, -1], np.int32), axis=0),
     ops.select_index: of_node(ops.select_index, (3,), axis=0, index=1),
     ops.clip: of_node(ops.clip, (2, 3), low=-1.0, high=2.5),
@@ -87,9 +87,11 @@ def case_of(op: Op) -> Case:
     return CASES.get(op) or canonical.case_of(op)
 
 
-def holds(op: Op, ends: set[str], drawn: Drawn) -> bool:
-    """Whether there is such an operation; each value of the graph must be in its range then. What
-    `ends` of its own ranges its numbers reach is added."""
+def check_ranges(op: Op, ends: set[str], drawn: Drawn) -> bool:
+    """Return whether the drawn graph has the operation, and assert that each value is in its range.
+
+    The ends of the operation's range that its elements reach are added to `ends`.
+    """
     case = case_of(op)
     result = case.draw(drawn)
     graph = drawn.graph(*([result] if isinstance(result, Expr) else result))
@@ -101,12 +103,12 @@ def holds(op: Op, ends: set[str], drawn: Drawn) -> bool:
     text = str(graph)
     graph.outputs = values
     for value, numbers in zip(values, numbers_of(graph, drawn), strict=True):
-        told = known_range(value)
-        assert type(told.low) in PLAIN and type(told.high) in PLAIN, told
-        assert _is_within(value, numbers, told), f"{told} of {value}: {numbers}\n{text}"
+        range_ = known_range(value)
+        assert type(range_.low) in PLAIN and type(range_.high) in PLAIN, range_
+        assert _is_within(value, numbers, range_), f"{range_} of {value}: {numbers}\n{text}"
         if value.node.op is op and numbers.size and value.dtype.kind != "c":
-            ends |= {"low"} if numbers.min() == told.low else set()
-            ends |= {"high"} if numbers.max() == told.high else set()
+            ends |= {"low"} if numbers.min() == range_.low else set()
+            ends |= {"high"} if numbers.max() == range_.high else set()
     return True
 
 
@@ -115,25 +117,27 @@ LOOSE = {
     ops.reduce_sum: "no draw has the largest number everywhere",
     ops.dim_as_value: "a size has no largest number",
 }
-"""Ranges whose ends no draw reaches, and why."""
+"""Operations whose draws do not reach the ends of their range, with the reasons."""
 
 PLAIN = (int, float)
 
 
-def _is_within(value: Value, numbers: np.ndarray, told: Range) -> bool:
+def _is_within(value: Value, numbers: np.ndarray, range_: Range) -> bool:
     if value.dtype.kind == "c":
         return True
-    wide = numbers.astype(np.float64 if is_float(value.dtype) else object)
-    nan = is_float(value.dtype) & (wide != wide)
-    return bool(np.all(np.where(nan, told.nan, (told.low <= wide) & (wide <= told.high))))
+    elements = numbers.astype(np.float64 if is_float(value.dtype) else object)
+    is_nan = is_float(value.dtype) & (elements != elements)
+    return bool(
+        np.all(np.where(is_nan, range_.nan, (range_.low <= elements) & (elements <= range_.high)))
+    )
 
 
 @pytest.mark.parametrize("op", _RANGES, ids=str)
-def test_ranges_hold(op: Op) -> None:
-    """One that is wider than the numbers is right, and says less than it could."""
+def test_ranges_contain_all_elements(op: Op) -> None:
+    """All elements are within the range, and some element reaches each end of it."""
     ends: set[str] = set()
-    assert search(partial(holds, op, ends), 0, ROUNDS, ENOUGH), "no draw has this operation"
-    wanted = {"low", "high"} if op not in LOOSE else ends
-    if ends != wanted:
-        search(lambda drawn: holds(op, ends, drawn) and ends == wanted, ROUNDS, ROUNDS, 1)
-    assert ends == wanted
+    assert search(partial(check_ranges, op, ends), 0, ROUNDS, ENOUGH), "no draw has this operation"
+    expected = {"low", "high"} if op not in LOOSE else ends
+    if ends != expected:
+        search(lambda drawn: check_ranges(op, ends, drawn) and ends == expected, ROUNDS, ROUNDS, 1)
+    assert ends == expected

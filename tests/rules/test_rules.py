@@ -1,4 +1,4 @@
-"""Every rule keeps the numbers of the graphs in which it applies, and there are such graphs."""
+"""Every graph rule applies to some drawn graphs, and keeps the numbers that JAX computes."""
 
 from functools import partial
 
@@ -14,45 +14,46 @@ from tests.since import needs
 
 RULES = registered()
 ROUNDS, SMALL = 40, 4
-"""Rounds of the default tier at most, and the programs of each. The first program of a round is the
-simplest, so that a smaller round would be of little else."""
+"""Largest number of rounds in the default tier, and programs of a round. The first program of a
+round is the simplest one, so that smaller rounds would hold little else."""
 
 ENOUGH = {"canonicalize": 2, "legalize": 2, "weight_folding": 2}
-"""How often a rule has to apply by its room, else once."""
+"""How often a rule must apply, by its package; once in other packages."""
 
 
 TABLES = (among_ones.CASES, arranged.CASES, laid_out.CASES, recognised.CASES)
-TOGETHER = ("layout.channel_forms.BEFORE_REORDERING",)
-"""Tables that have one rule for many operations: their programs draw the operation."""
+SHARED_RULES = ("layout.channel_forms.BEFORE_REORDERING",)
+"""Tables with one rule for many operations. Their programs draw the operation."""
 
 
-def operation(name: str) -> Op:
-    """What a rule of a table is about."""
+def operation_of(name: str) -> Op:
+    """Return the operation of a rule's name, such as `table[add]`."""
     return ops.op_by_name(name.partition("[")[2].partition("]")[0])
 
 
 def cases_of(name: str) -> dict[str, Case]:
-    """By name; of a function that gives several rules there may be several."""
+    """Return the cases of a rule by name. A function that returns rules may have several cases."""
     if name.startswith("canonicalize.") and "[" in name:
-        return {name: canonical.case_of(operation(name))}
+        return {name: canonical.case_of(operation_of(name))}
     if isinstance(RULES[name], tuple):
         return {name: recognised.spelled(*RULES[name])}
-    short = name.removeprefix("targets.onnxruntime.quirks.")
-    if short.startswith("layout.broadcast.RULES"):
-        return {name: canonical.case_of(operation(name))}
+    short_name = name.removeprefix("targets.onnxruntime.quirks.")
+    if short_name.startswith("layout.broadcast.RULES"):
+        return {name: canonical.case_of(operation_of(name))}
     return {
-        name.replace(short, key): case
+        name.replace(short_name, key): case
         for table in TABLES
         for key, case in table.items()
-        if key == short or key.startswith(f"{short} ")
+        if key == short_name or key.startswith(f"{short_name} ")
     }
 
 
 def step_of(name: str) -> Step:
+    """Return the step that applies a recogniser or a rule of a table."""
     value = RULES[name]
     if isinstance(value, Recogniser):
         return by_recogniser(value)
-    return swept({operation(name): value})
+    return swept({operation_of(name): value})
 
 
 CASES = {key: (name, case) for name in RULES for key, case in cases_of(name).items()}
@@ -60,35 +61,38 @@ CASES |= {
     key: (name, case)
     for table in TABLES
     for key, case in table.items()
-    for name in TOGETHER
+    for name in SHARED_RULES
     if key.startswith(f"{name} ")
 }
 ROWS = [pytest.param(key, marks=needs(case.since)) for key, (_, case) in CASES.items()]
 
 
 def test_every_rule_has_programs() -> None:
-    proved = {name for name, _ in CASES.values()}
-    missing = {name for name in RULES.keys() - proved if not name.startswith(TOGETHER)}
-    assert not missing, f"rules that nothing proves: {sorted(missing)}"
+    tested = {name for name, _ in CASES.values()}
+    missing = {name for name in RULES.keys() - tested if not name.startswith(SHARED_RULES)}
+    assert not missing, f"rules without programs: {sorted(missing)}"
 
 
 def check_of(key: str) -> Check:
+    """Return the check of a case for `search`."""
     name, case = CASES[key]
     return partial(keeps_numbers, case, case.apply or step_of(name))
 
 
 @pytest.mark.parametrize("key", ROWS)
 def test_rule_keeps_numbers(key: str) -> None:
-    """In few programs, which find what is wrong always or often; the full tier has forty, which
-    find what is wrong at some shapes, dtypes or numbers. Where a row says that few of its programs
-    are dangerous, it has its own number."""
+    """The rule applies to a few programs and keeps their numbers.
+
+    These find faults that are frequent. Forty programs in the full tier find faults at some shapes,
+    dtypes or numbers. A case with few critical programs sets its own number (`Case.enough`).
+    """
     enough = CASES[key][1].enough or ENOUGH.get(key.partition(".")[0], 1)
-    found = search(check_of(key), 0, ROUNDS, enough, SMALL)
-    assert found, "no draw reaches this rule: it needs some"
+    applied = search(check_of(key), 0, ROUNDS, enough, SMALL)
+    assert applied, "no drawn program reaches this rule: add programs for it"
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("key", ROWS)
 def test_rule_keeps_numbers_of_many_programs(key: str) -> None:
-    """Other programs than by default, ten times as many."""
+    """The rule keeps the numbers of other programs than by default, ten times as many."""
     assert search(check_of(key), ROUNDS, 5 * ROUNDS, 40)

@@ -1,1 +1,1 @@
-"""Files in runtimes other than ONNX Runtime, as people have them from PyPI."""
+"""ONNX files in runtimes other than ONNX Runtime, as PyPI distributes them."""

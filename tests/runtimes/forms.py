@@ -1,4 +1,4 @@
-"""Operations that are written as one operator, in every form: by number of axes, dtype and more."""
+"""Operations that become one operator, in every form: ranks, dtypes, parameters and opsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.fuzz.errors import IN_ONNX_RUNTIME
 FLOATS = ("float32", "float16", "float64", "bfloat16")
 DTYPES = (*FLOATS, "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
 SIZES = (3, 2, 4, 5, 6, 3)
-"""Of the axes of the first operand."""
+"""Sizes of the axes of the first operand."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FormCase:
         return f"{self.op}({types}) {self.params} at {self.opset}"
 
     def node(self) -> Node:
-        """The node, whose results are as its formula says."""
+        """Return the node of the operation. The shapes of its outputs come from its formula."""
         inputs = [Value(s, np.dtype(d), "input", f"x{i}") for i, (s, d) in enumerate(self.operands)]
         specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]
         assert self.op.formula is not None
@@ -50,7 +50,7 @@ class FormCase:
         return make_node(self.op, inputs, outputs, self.params)
 
     def runs(self, target: Target) -> str:
-        """Run a file of the node alone as it is written; what the runtime says if it does not."""
+        """Run a file with only this node. Return the error, or an empty text if it runs."""
         node = self.node()
         names = [f"y{i}" for i, _ in enumerate(node.outputs)]
         graph = Graph(node.inputs, node.outputs, [node], output_names=names)
@@ -118,12 +118,12 @@ def convolutions() -> Iterator[FormCase]:
         range(1, 5), FLOATS, (17, 18, 22), (1, 2), (1, 2)
     ):
         x, w = (2, 4, *((5,) * space)), (4, 4 // groups, *((2,) * space))
-        every = {"strides": (1,) * space, "dilation": (dilation,) * space, "groups": groups}
+        params = {"strides": (1,) * space, "dilation": (dilation,) * space, "groups": groups}
         padding = {"padding": ((1, 0),) * space}
-        yield FormCase(ops.conv, ((x, dtype), (w, dtype)), opset, every | padding)
-        turned = (4, 4 // groups, *((2,) * space))
+        yield FormCase(ops.conv, ((x, dtype), (w, dtype)), opset, params | padding)
+        transposed = (4, 4 // groups, *((2,) * space))
         cuts = {"cuts": ((0, 0),) * space}
-        yield FormCase(ops.conv_transpose, ((x, dtype), (turned, dtype)), opset, every | cuts)
+        yield FormCase(ops.conv_transpose, ((x, dtype), (transposed, dtype)), opset, params | cuts)
 
 
 def samplings() -> Iterator[FormCase]:

@@ -1,7 +1,8 @@
-"""Loading a file in a runtime: once, to be run often, on two threads where one can say so.
+"""Load a file in a runtime, as a function that can be called repeatedly.
 
-tract has one thread in its Python package, and takes files by their path. IREE's importer is a
-program of its own. Each package is imported where it is needed: none has to be there.
+Runtimes use two threads if their number can be set. tract has one thread in its Python package, and
+reads files by path. IREE's importer is a separate program. Each package is imported where it is
+needed, because none of them has to be installed.
 """
 
 import subprocess
@@ -19,61 +20,62 @@ import pytest
 from converter.opsets import is_older
 
 needs_placement = pytest.mark.skipif(
-    is_older(version("onnxruntime"), "1.24"), reason="ONNX Runtime says so from 1.24 on"
+    is_older(version("onnxruntime"), "1.24"), reason="ONNX Runtime reports placements since 1.24"
 )
-"""Of tests that ask where nodes are run."""
+"""Mark of tests that need to know on which device nodes run."""
 
 needs_quantized_23 = pytest.mark.skipif(
     is_older(version("onnxruntime"), "1.24"), reason="QuantizeLinear of opset 23 came with 1.24"
 )
 
 Run: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
-"""Inputs to outputs, in the order of the file."""
+"""Function from inputs to outputs, in the order of the file."""
 
 THREADS = 2
 
 
 def onnxruntime(file: Path | bytes) -> Run:
-    """ONNX Runtime, with its optimiser."""
+    """Load a file in ONNX Runtime with its default graph optimizations."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = THREADS
     session = ort.InferenceSession(file, options, enable_fallback=0)
-    names = [each.name for each in session.get_inputs()]
+    names = [value.name for value in session.get_inputs()]
     return lambda arrays: session.run(None, dict(zip(names, arrays, strict=True)))
 
 
 def tract(file: Path) -> Run:
-    """tract, which unifies the sizes of a file with those that it is given."""
+    """Load a file in tract, which unifies symbolic dimensions with the sizes of the inputs."""
     import tract
 
     model = tract.onnx().load(file).into_model().into_runnable()
-    return lambda arrays: [each.to_numpy() for each in model.run(list(arrays))]
+    return lambda arrays: [output.to_numpy() for output in model.run(list(arrays))]
 
 
 def opencv(file: Path) -> Run:
-    """OpenCV's new engine: its classic one takes no open sizes."""
+    """Load a file in OpenCV's new engine. The classic engine has no symbolic dimensions."""
     import cv2
 
     cv2.setNumThreads(THREADS)
     graph = onnx.load(file, load_external_data=False).graph
     net = cv2.dnn.readNetFromONNX(str(file), cv2.dnn.ENGINE_NEW)
-    names = [each.name for each in graph.output]
+    names = [value.name for value in graph.output]
 
     def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         for value, array in zip(graph.input, arrays, strict=True):
             net.setInput(array, value.name)
-        return [each.copy() for each in net.forward(names)]
+        return [output.copy() for output in net.forward(names)]
 
     return run
 
 
 def iree(file: Path) -> Run:
-    """IREE, compiled for the CPU that this runs on; data tiling does not take open sizes.
+    """Compile a file with IREE for the CPU of this machine.
 
-    **Raises** `RuntimeError` if it cannot be compiled; the compiler's own error cannot be pickled.
+    Data tiling is disabled for symbolic dimensions, which it does not support. **Raises**
+    `RuntimeError` if the file cannot be compiled, because the compiler's error cannot be pickled.
     """
     import iree.compiler
     from iree import runtime
@@ -97,8 +99,10 @@ def iree(file: Path) -> Run:
     function = context.modules.module[graph.name]
 
     def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        found = function(*arrays)
-        return [each.to_host() for each in (found if isinstance(found, tuple) else (found,))]
+        outputs = function(*arrays)
+        return [
+            output.to_host() for output in (outputs if isinstance(outputs, tuple) else (outputs,))
+        ]
 
     return run
 
@@ -113,11 +117,11 @@ PACKAGES = {
     "opencv": "opencv-python-headless",
     "iree": "iree-base-compiler",
 }
-"""What is installed for each, but not by everybody who tests."""
+"""PyPI packages of the runtimes. All are optional for tests."""
 
 
 def need(runtime: str) -> None:
-    """Skip a test without it."""
+    """Skip the test if the package of the runtime is not installed."""
     try:
         version(PACKAGES[runtime])
     except PackageNotFoundError:
@@ -125,7 +129,7 @@ def need(runtime: str) -> None:
 
 
 def once(runtime: str, model: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The outputs of a file that is loaded for one run."""
+    """Load a model, run it once, and return its outputs."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         file.write_bytes(model)

@@ -1,4 +1,4 @@
-"""Three networks of different kinds, small ones: as files for a target, in every precision."""
+"""Three small networks of different architectures, as files for each target and precision."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,11 +25,12 @@ NETWORKS: Mapping[str, Config] = {
 
 
 def size_of(config: Config) -> tuple[int, int]:
-    """Not square; with learned positions another one than theirs."""
+    """Return an image size that is not square, and not that of learned position embeddings."""
     return 2 * config.stride, 3 * config.stride
 
 
 def pixels(config: Config, batch: int) -> np.ndarray:
+    """Return a batch of synthetic images."""
     return np.stack([make_image(seed, *size_of(config)) for seed in range(batch)])
 
 
@@ -41,7 +42,7 @@ def write(
     precision: Precision = "fp32",
     opset: int | None = None,
 ) -> Path:
-    """A file with seeded weights, which are the same in all."""
+    """Write a file of a network and return its path. All files have the same seeded weights."""
     config = NETWORKS[name]
     file = folder / f"{name}-{target}-{opset}-{precision}.onnx"
     export = convert_model(abstract(config), opset, signature, target=target)
@@ -54,13 +55,15 @@ def write(
     return file
 
 
-def right(name: str, images: np.ndarray) -> list[np.ndarray]:
-    """What JAX gives."""
+def jax_outputs(name: str, images: np.ndarray) -> list[np.ndarray]:
+    """Return the outputs of a network in JAX."""
     config = NETWORKS[name]
     return [np.asarray(x) for x in jax.tree.leaves(batched(model_of(config), jnp.asarray(images)))]
 
 
-def furthest(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
-    """The largest error of an output, in parts of its largest number."""
-    assert [x.shape for x in found] == [x.shape for x in wanted]
-    return max(float(abs(a - b).max() / abs(b).max()) for a, b in zip(found, wanted, strict=True))
+def furthest(actual: list[np.ndarray], expected: list[np.ndarray]) -> float:
+    """Return the largest error of the outputs, each relative to its largest number."""
+    assert [x.shape for x in actual] == [x.shape for x in expected]
+    return max(
+        float(abs(a - b).max() / abs(b).max()) for a, b in zip(actual, expected, strict=True)
+    )

@@ -1,4 +1,4 @@
-"""What the target says of the forms of operations is what ONNX Runtime does."""
+"""The forms of operations that a target lists are those that ONNX Runtime runs."""
 
 from dataclasses import replace
 
@@ -14,42 +14,42 @@ from converter.targets import find_target
 from converter.targets.target import Form
 from tests.runtimes.forms import FORMS
 
-SHARE = 60
-"""One in so many forms is tried by default."""
+STRIDE = 60
+"""The default tier tests one form in this many."""
 
 
-def wrong(cases):
-    """Forms of which the target says something else than is seen."""
+def find_wrong_forms(cases):
+    """Yield sentences about forms that run although the target excludes them, or the reverse."""
     target = find_target("onnxruntime")
     for case in cases:
         node, form = case.node(), target.forms.get(case.op)
-        said = form.find_misfit(node, case.opset) if form is not None else ""
-        seen = case.runs(target)
-        if bool(said) != bool(seen):
-            yield f"{case}: said {said or 'to run'!r}, seen {seen or 'to run'!r}"
+        misfit = form.find_misfit(node, case.opset) if form is not None else ""
+        error = case.runs(target)
+        if bool(misfit) != bool(error):
+            yield f"{case}: expected {misfit or 'to run'!r}, received {error or 'to run'!r}"
 
 
 @pytest.mark.parametrize("make", FORMS)
-def test_a_sample_of_forms(make):
-    assert not [*wrong([*make()][7::SHARE])]
+def test_sample_of_forms_runs_as_listed(make):
+    assert not [*find_wrong_forms([*make()][7::STRIDE])]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("make", FORMS)
-def test_every_form(make):
-    assert not [*wrong(make())]
+def test_all_forms_run_as_listed(make):
+    assert not [*find_wrong_forms(make())]
 
 
 @pytest.fixture
-def running(monkeypatch):
-    """Names a target that runs only some forms."""
+def target_with_forms(monkeypatch):
+    """Function that registers a target with only these forms, and returns its name."""
 
-    def named(forms):
-        made = replace(converter.TARGETS["onnxruntime"], name="narrow", forms=forms)
-        monkeypatch.setitem(targets.TARGETS, "narrow", made)
+    def register_target(forms):
+        target = replace(converter.TARGETS["onnxruntime"], name="narrow", forms=forms)
+        monkeypatch.setitem(targets.TARGETS, "narrow", target)
         return "narrow"
 
-    yield named
+    yield register_target
     targets.find_target.cache_clear()
 
 
@@ -57,23 +57,23 @@ def pooled(x):
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 1, 1), "VALID")
 
 
-def test_what_does_not_run_is_refused_with_its_line(running):
+def test_form_without_kernel_is_refused_with_its_source_line(target_with_forms):
     lines = Form(frozenset({"float32"}), range(3, 4))
-    target = running({ops.max_pool: lines})
-    said = (
+    target = target_with_forms({ops.max_pool: lines})
+    message = (
         r"narrow does not run 'max_pool' \(float32\[1,3,4,5\]\) at opset 23: no kernel for 4 axes"
     )
-    with pytest.raises(converter.UnsupportedError, match=rf"{said} \[.*test_forms.py.*pooled"):
+    with pytest.raises(converter.UnsupportedError, match=rf"{message} \[.*test_forms.py.*pooled"):
         converter.to_onnx(pooled, [(1, 3, 4, 5)], opset=23, target=target)
     assert converter.to_onnx(lambda x: pooled(x[:, :, None]), [(1, 3, 5)], target="onnxruntime")
 
 
-def test_what_does_not_run_is_written_otherwise(running):
-    """Two axes at once have no kernel in this one."""
-    one = Form(
+def test_form_without_kernel_is_replaced(target_with_forms):
+    """A resize of two axes becomes two resizes if the target has only kernels for one axis."""
+    one_axis = Form(
         frozenset({"float32"}), refuses=lambda node, _: "two" * (len(node.params["axes"]) > 1)
     )
-    target = running({ops.resize: one})
+    target = target_with_forms({ops.resize: one_axis})
 
     def fn(x):
         return jax.image.resize(x, (2, 3, 8, 10), "linear")
@@ -88,7 +88,7 @@ def test_what_does_not_run_is_written_otherwise(running):
     [pytest.param((0, 1, 4, 2, 3), 1, marks=pytest.mark.full), ((0, 1, 3, 4, 2), 2)],
 )
 def test_resizes_behind_a_reshape_that_removes_an_axis(perm, resizes):
-    """ONNX Runtime has a kernel for both axes behind the first transposition alone."""
+    """ONNX Runtime has a kernel for both axes only behind the first of the two transpositions."""
 
     def fn(x):
         return jax.image.resize(x.transpose(perm)[0], (2, 3, 9, 4), "linear")

@@ -1,1 +1,1 @@
-"""Complex numbers in files, against JAX and numpy."""
+"""Complex numbers in ONNX files, compared with JAX and numpy."""

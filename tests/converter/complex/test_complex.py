@@ -1,4 +1,4 @@
-"""Complex parameters, inputs and outputs of files; what is known to be real."""
+"""Complex parameters, inputs and outputs of files, and operands that are known to be real."""
 
 import equinox as eqx
 import jax
@@ -12,21 +12,21 @@ from tests.programs.complex_numbers import normal
 
 
 def test_complex_parameters_have_their_names(tmp_path):
-    """Given with the module or when the file is saved, complex or as the file has them."""
+    """Complex parameters come with the module or when the file is saved, as numbers or as parts."""
     layer = eqx.nn.Linear(3, 4, dtype=np.complex64, key=jax.random.key(0))
     x = normal(2, 3).real
     export = converter.to_onnx(jax.vmap(layer), [("B", 3)])
     assert converter.check(export, jax.vmap(layer), [x]).passed
     assert {v.name.split("_")[0] for v in export.graph.params} == {"weight", "bias"}
     shapes = eqx.filter_eval_shape(lambda: layer)
-    late = converter.to_onnx(lambda p, x: jax.vmap(p)(x), [("B", 3)], params=shapes)
+    unbound = converter.to_onnx(lambda p, x: jax.vmap(p)(x), [("B", 3)], params=shapes)
     parts = np.stack([layer.bias.real, layer.bias.imag], -1)
     for bias in (layer.bias, parts):
-        late.save(tmp_path / "late.onnx", {"weight": layer.weight, "bias": bias})
+        unbound.save(tmp_path / "late.onnx", {"weight": layer.weight, "bias": bias})
         assert converter.check(tmp_path / "late.onnx", jax.vmap(layer), [x]).passed
     message = r"parameter weight is float32\[4,3,2\], received complex64\[4\]"
     with pytest.raises(converter.SpecError, match=message):
-        late.save(tmp_path / "late.onnx", {"weight": layer.bias, "bias": layer.bias})
+        unbound.save(tmp_path / "late.onnx", {"weight": layer.bias, "bias": layer.bias})
 
 
 def test_inputs_and_outputs_are_real_in_the_file(tmp_path):
@@ -41,25 +41,25 @@ def test_inputs_and_outputs_are_real_in_the_file(tmp_path):
     assert types["z"] == types["sum"] == (ir.DataType.FLOAT, ["B", "3", "2"])
     assert types["tree.a"] == (ir.DataType.FLOAT, ["3", "2"])
     assert types["size"] == (ir.DataType.FLOAT, ["B", "3"])
-    found = converter.run(tmp_path / "m.onnx", [z, z[0]])
-    assert np.array_equal(found["sum"][..., 1], (z + z[0]).imag)
+    outputs = converter.run(tmp_path / "m.onnx", [z, z[0]])
+    assert np.array_equal(outputs["sum"][..., 1], (z + z[0]).imag)
 
 
-def test_known_reals_are_real():
-    """Scales, means and real operands cost two products or one, not four; a turn is recognised."""
+def test_real_operands_cost_fewer_products():
+    """Real operands cost one or two products instead of four; a transform costs one matrix."""
 
-    def counted(fn, *shape):
+    def count_operators(fn, *shape):
         return converter.to_onnx(fn, [(shape, np.complex64)]).report.histogram
 
-    assert counted(lambda z: z / 2, 3, 4)["Div"] == 2
-    assert "Mul" not in counted(lambda z: z / 2, 3, 4)
-    assert counted(lambda z: z * z.real, 3, 4)["Mul"] == 2
-    assert counted(lambda z: z @ (z.real.T + 0j), 3, 4)["MatMul"] == 2
-    assert counted(lambda z: jnp.fft.fft(z.real), 3, 4)["MatMul"] == 1
-    assert counted(jnp.fft.fft, 3, 4) == {"MatMul": 1, "Reshape": 2}
+    assert count_operators(lambda z: z / 2, 3, 4)["Div"] == 2
+    assert "Mul" not in count_operators(lambda z: z / 2, 3, 4)
+    assert count_operators(lambda z: z * z.real, 3, 4)["Mul"] == 2
+    assert count_operators(lambda z: z @ (z.real.T + 0j), 3, 4)["MatMul"] == 2
+    assert count_operators(lambda z: jnp.fft.fft(z.real), 3, 4)["MatMul"] == 1
+    assert count_operators(jnp.fft.fft, 3, 4) == {"MatMul": 1, "Reshape": 2}
 
 
-def test_in_double_precision():
+def test_complex128_has_double_precision():
     with jax.enable_x64(True):
         z = (normal(3, 8) + 1e-9 * normal(3, 8)).astype(np.complex128)
 

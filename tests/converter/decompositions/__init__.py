@@ -1,1 +1,1 @@
-"""Primitives that become JAX functions, against numpy and scipy in float64."""
+"""Primitives that decompositions replace by JAX functions, against numpy and scipy in float64."""

@@ -1,6 +1,7 @@
-"""Decompositions of matrices and what is made of them: as accurate as JAX, by numpy in float64.
+"""Matrix decompositions and functions of them are as accurate as JAX, measured by numpy in float64.
 
-Eigenvectors and singular vectors are known up to their signs, and are judged by what they make.
+Eigenvectors and singular vectors are unique up to their signs. They are judged by the matrix that
+they reconstruct and by their orthonormality.
 """
 
 from functools import partial
@@ -18,7 +19,7 @@ from converter.verify.sessions import run
 
 RNG = np.random.default_rng(11)
 FACTOR = 10
-"""A file may be so many times as far from the truth as JAX is."""
+"""The error of a file may be this many times the error of JAX."""
 
 
 def normal(*shape):
@@ -35,21 +36,22 @@ def low_rank(height, width, rank):
 
 
 def typed(args, dtype):
+    """Return the arrays with floats cast to `dtype`; integers stay as they are."""
     return [x.astype(dtype) if x.dtype.kind == "f" else x for x in args]
 
 
-def both(fn, args, opset):
-    """The outputs of the file, and JAX's, of the same types."""
+def run_both(fn, args, opset):
+    """Return the outputs of the file and of JAX, which must have equal shapes and dtypes."""
     with jax.enable_x64(args[0].dtype == np.float64):
         export = converter.to_onnx(fn, list(args), opset=opset)
-        theirs = [np.asarray(y) for y in jax.tree.leaves(jax.jit(fn)(*args))]
-    ours = list(run(export, list(args)).values())
-    assert [(y.shape, y.dtype) for y in ours] == [(y.shape, y.dtype) for y in theirs]
-    return ours, theirs
+        expected = [np.asarray(y) for y in jax.tree.leaves(jax.jit(fn)(*args))]
+    actual = list(run(export, list(args)).values())
+    assert [(y.shape, y.dtype) for y in actual] == [(y.shape, y.dtype) for y in expected]
+    return actual, expected
 
 
 def distance(actual, truth):
-    """The largest error, relative to the largest element."""
+    """Return the largest error relative to the largest element; NaN must be at equal positions."""
     actual, truth = np.asarray(actual, np.float64), np.asarray(truth, np.float64)
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(truth))
     scale = np.abs(truth).max(initial=0, where=np.isfinite(truth)) or 1.0
@@ -57,23 +59,26 @@ def distance(actual, truth):
 
 
 def assert_as_accurate(fn, truth, args, opset=23, measure=lambda args, *ys: ys):
-    """What ``measure`` makes of the outputs, in float64, is as near the truth as JAX's.
+    """Assert that the measured outputs of the file are about as near the truth as those of JAX.
 
-    Integers are equal. ``measure`` takes the arguments and the outputs, ``truth`` the arguments.
+    ``measure(args, *outputs)`` returns arrays that are unique, in float64; ``truth(*args)`` returns
+    what they should be. Integers must be equal to the truth.
     """
-    results, exact = both(fn, args, opset), typed(args, np.float64)
-    wanted = truth(*exact)
-    wanted = wanted if isinstance(wanted, (tuple, list)) else [wanted]
-    found, known = ([*measure(exact, *typed(ys, np.float64))] for ys in results)
+    outputs, exact = run_both(fn, args, opset), typed(args, np.float64)
+    exact_values = truth(*exact)
+    exact_values = exact_values if isinstance(exact_values, (tuple, list)) else [exact_values]
+    measured, reference = ([*measure(exact, *typed(ys, np.float64))] for ys in outputs)
     eps = np.finfo(args[0].dtype).eps
-    for actual, other, right in zip(found, known, wanted, strict=True):
-        if np.asarray(other).dtype.kind in "biu":
-            np.testing.assert_array_equal(actual, right)
+    for actual, jax_value, exact_value in zip(measured, reference, exact_values, strict=True):
+        if np.asarray(jax_value).dtype.kind in "biu":
+            np.testing.assert_array_equal(actual, exact_value)
         else:
-            assert distance(actual, right) <= FACTOR * max(distance(other, right), eps)
+            assert distance(actual, exact_value) <= FACTOR * max(
+                distance(jax_value, exact_value), eps
+            )
 
 
-# ---------------------------------------------------------------------------- one right answer
+# ------------------------------------------------------------------------------ unique results
 
 
 @partial(np.vectorize, signature="(m,n)->(m,n),(k),(m)")
@@ -86,7 +91,7 @@ def _np_lu(x):
 
 
 @partial(np.vectorize, signature="(n),(n),(n),(n,k)->(n,k)")
-def _banded(low, mid, up, b):
+def _solve_tridiagonal(low, mid, up, b):
     return np.linalg.solve(np.diag(mid) + np.diag(low[1:], -1) + np.diag(up[:-1], 1), b)
 
 
@@ -116,7 +121,11 @@ ANSWERS = {
         lambda a, b: np.linalg.solve(a.T, b),
         [A[0], B[0]],
     ),
-    "tridiagonal": (lax.linalg.tridiagonal_solve, _banded, [*normal(3, 2, 8), normal(2, 8, 3)]),
+    "tridiagonal": (
+        lax.linalg.tridiagonal_solve,
+        _solve_tridiagonal,
+        [*normal(3, 2, 8), normal(2, 8, 3)],
+    ),
     "qr": (jnp.linalg.qr, np.linalg.qr, [normal(2, 9, 5)]),
     "qr, wide": (jnp.linalg.qr, np.linalg.qr, [WIDE]),
     **{
@@ -135,8 +144,8 @@ ANSWERS = {
 }
 
 
-def _eigen(args, vectors, values):
-    """The eigenvalues, what the vectors miss, and how far they are from orthonormal."""
+def _measure_eigen(args, vectors, values):
+    """Return the eigenvalues, the residual x v - v λ, and the products of the vectors."""
     x = (args[0] + args[0].mT) / 2
     return values, x @ vectors - vectors * values[..., None, :], vectors.mT @ vectors
 
@@ -146,11 +155,11 @@ def _eigen_truth(x):
     return np.linalg.eigvalsh((x + x.mT) / 2), np.zeros_like(x), eye
 
 
-def _singular(args, left, values, right):
-    """The singular values, what they make, and how far the vectors are from orthonormal."""
+def _measure_svd(args, left, values, right):
+    """Return the singular values, the reconstructed matrix, and the products of the vectors."""
     count = values.shape[-1]
-    made = left[..., :count] * values[..., None, :] @ right[..., :count, :]
-    return values, made, left.mT @ left, right @ right.mT
+    product = left[..., :count] * values[..., None, :] @ right[..., :count, :]
+    return values, product, left.mT @ left, right @ right.mT
 
 
 def _singular_truth(x, thin=False):
@@ -165,8 +174,8 @@ def _thin(x):
 
 
 HILBERT = scipy.linalg.hilbert(8)
-EIGEN = (lambda x: jnp.linalg.eigh(x)[::-1], _eigen_truth, _eigen)
-SINGULAR = (jnp.linalg.svd, _singular_truth, _singular)
+EIGEN = (lambda x: jnp.linalg.eigh(x)[::-1], _eigen_truth, _measure_eigen)
+SINGULAR = (jnp.linalg.svd, _singular_truth, _measure_svd)
 SPECTRA = {
     "eigh": (*EIGEN, [normal(2, 7, 7)]),
     "eigh, one": (*EIGEN, [normal(1, 1)]),
@@ -180,28 +189,29 @@ SPECTRA = {
     "svd, ill-conditioned": (*SINGULAR, [HILBERT]),
     "svd, columns of rounding": (*SINGULAR, [np.ones((20, 20)) + np.diag(np.arange(20) % 2)]),
     "svd, zero": (*SINGULAR, [np.zeros((6, 5))]),
-    "svd, thin": (_thin, partial(_singular_truth, thin=True), _singular, [normal(2, 8, 5)]),
+    "svd, thin": (_thin, partial(_singular_truth, thin=True), _measure_svd, [normal(2, 8, 5)]),
 }
 USUAL = {
     *("cholesky, written out", "lu, written out", "solve, written out", "qr, wide", "tridiagonal"),
     *("eigh", "eigh, low rank", "svd, columns of rounding", "svd, wide", "svd, thin"),
 }
-"""What default tests try."""
+"""Rows that the default tier runs; the full tier runs all."""
 
 
 def by_name(table):
+    """Parametrize a test with the names of a table; rows not in `USUAL` are in the full tier."""
     rows = [pytest.param(n, marks=() if n in USUAL else pytest.mark.full) for n in table]
     return pytest.mark.parametrize("name", rows)
 
 
 @by_name(ANSWERS)
-def test_answers(name):
+def test_unique_results_are_as_accurate_as_jax(name):
     fn, truth, args = ANSWERS[name]
     assert_as_accurate(fn, truth, typed(args, np.float32))
 
 
 @by_name(SPECTRA)
-def test_spectra(name):
+def test_spectra_are_as_accurate_as_jax(name):
     fn, truth, measure, args = SPECTRA[name]
     assert_as_accurate(fn, truth, typed(args, np.float32), measure=measure)
 
@@ -209,14 +219,14 @@ def test_spectra(name):
 @pytest.mark.full
 @pytest.mark.parametrize("name", ANSWERS | SPECTRA)
 @pytest.mark.parametrize(("dtype", "opset"), [(np.float32, 18), (np.float64, 18), (np.float64, 23)])
-def test_elsewhere(name, dtype, opset):
+def test_other_dtypes_and_opsets_are_as_accurate_as_jax(name, dtype, opset):
     fn, truth, *measure, args = (ANSWERS | SPECTRA)[name]
     assert_as_accurate(fn, truth, typed(args, dtype), opset, *measure)
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize(("name", "shape"), [("eigvalsh", (128, 128)), ("svdvals", (256, 256))])
-def test_large(name, shape):
+def test_large_matrices_are_as_accurate_as_jax(name, shape):
     fn, truth, _ = ANSWERS[name]
     assert_as_accurate(fn, truth, typed([positive(*shape)], np.float32))
 
@@ -226,35 +236,35 @@ SIDES = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
 
 @pytest.mark.each()
 @pytest.mark.parametrize("code", range(32))
-def test_triangular(code):
-    """The other triangle holds NaN, and so does the diagonal where it is one."""
-    how = {side: bool(code >> bit & 1) for bit, side in enumerate(SIDES)}
+def test_triangular_solve_ignores_the_other_triangle(code):
+    """The unused triangle is never read: it holds NaN, and so does the diagonal if it is unit."""
+    options = {side: bool(code >> bit & 1) for bit, side in enumerate(SIDES)}
     triangle, diagonal = np.tri(6, dtype=bool), np.eye(6, dtype=bool)
-    a = np.where(triangle if how["lower"] else triangle.T, normal(2, 6, 6), np.nan)
-    a = np.where(diagonal, np.nan if how["unit_diagonal"] else np.abs(a) + 1, a)
-    b = normal(*((2, 6, 3) if how["left_side"] else (2, 3, 6)))
+    a = np.where(triangle if options["lower"] else triangle.T, normal(2, 6, 6), np.nan)
+    a = np.where(diagonal, np.nan if options["unit_diagonal"] else np.abs(a) + 1, a)
+    b = normal(*((2, 6, 3) if options["left_side"] else (2, 3, 6)))
 
     def truth(a, b):
-        a = np.nan_to_num(np.where(diagonal & how["unit_diagonal"], 1, a), nan=0)
-        a = a.mT if how["transpose_a"] else a
-        return np.linalg.solve(a, b) if how["left_side"] else np.linalg.solve(a.mT, b.mT).mT
+        a = np.nan_to_num(np.where(diagonal & options["unit_diagonal"], 1, a), nan=0)
+        a = a.mT if options["transpose_a"] else a
+        return np.linalg.solve(a, b) if options["left_side"] else np.linalg.solve(a.mT, b.mT).mT
 
-    solve = partial(lax.linalg.triangular_solve, **how)
+    solve = partial(lax.linalg.triangular_solve, **options)
     assert_as_accurate(solve, truth, typed([a, b], np.float32))
 
 
 @pytest.mark.parametrize("size", [3, 9, 40])
 @pytest.mark.parametrize("lower", [False, True])
 def test_triangular_with_zeros_on_the_diagonal(size, lower):
-    """Infinities of either sign and NaN are where BLAS has them; whole numbers are not rounded."""
+    """Infinities and NaN are where JAX has them. Small integers avoid all rounding."""
     rng = np.random.default_rng(size)
     a = rng.integers(-1, 2, (20, size, size)) * (rng.random((20, size, size)) < 0.4) * 1.0
     a[:, range(size), range(size)] = rng.choice([0, 1, 1, 1, -1], (20, size))
     b = rng.integers(-2, 3, (20, size, 3)) * 1.0
     solve = partial(lax.linalg.triangular_solve, left_side=True, lower=lower)
-    (ours,), (theirs,) = both(solve, typed([a, b], np.float32), 23)
-    assert {np.inf, -np.inf, 1.0} < {*theirs[~np.isnan(theirs)]} and np.isnan(theirs).any()
-    np.testing.assert_array_equal(ours, theirs)
+    (actual,), (expected,) = run_both(solve, typed([a, b], np.float32), 23)
+    assert {np.inf, -np.inf, 1.0} < {*expected[~np.isnan(expected)]} and np.isnan(expected).any()
+    np.testing.assert_array_equal(actual, expected)
 
 
 # ------------------------------------------------------------------------------------------- edges
@@ -282,7 +292,7 @@ EDGES = {
         jnp.linalg.inv,
         np.stack([np.ones((5, 5)), np.zeros((5, 5)), np.diag([1.0, 2, 0, 4, 0])]),
     ),
-    # Of a matrix without columns there are left vectors, if all are wanted.
+    # A matrix without columns has left singular vectors if full matrices are requested.
     "nothing at all": (
         lambda x: (jnp.linalg.svd(x), jnp.linalg.qr(x, "complete"), jnp.linalg.eigh(x.mT @ x)),
         np.zeros((2, 3, 0)),
@@ -291,25 +301,25 @@ EDGES = {
 
 
 @pytest.mark.parametrize("name", EDGES)
-def test_edges(name):
+def test_edge_cases_match_jax(name):
     fn, x = EDGES[name]
-    ours, theirs = both(fn, typed([x], np.float32), 23)
-    for actual, wanted in zip(ours, theirs, strict=True):
+    outputs, jax_outputs = run_both(fn, typed([x], np.float32), 23)
+    for actual, expected in zip(outputs, jax_outputs, strict=True):
         if name == "the other triangle":
-            np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
         else:
-            np.testing.assert_array_equal(actual, wanted)
+            np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("fn", [jnp.linalg.inv, jnp.linalg.qr, jnp.linalg.eigvalsh])
-def test_a_large_one_is_a_small_file(fn):
+def test_file_size_is_independent_of_the_matrix_size(fn):
     small, large = (converter.to_onnx(fn, [(n, n)]).report.nodes for n in (96, 256))
-    assert large <= small < 200  # a short loop of blocks is written out
+    assert large <= small < 200  # the smaller one has a short loop of blocks, which is unrolled
 
 
-def symmetric(size):
-    """Matrices on which Jacobi's method has equal angles, clusters, or values of all sizes."""
+def hard_symmetric_matrices(size):
+    """Yield symmetric matrices that are hard for Jacobi's method (ties, clusters, wide spectra)."""
     q, i = np.linalg.qr(normal(size, size))[0], np.arange(size)
     path, random = np.eye(size, k=1), normal(size, size)
     for values in (np.where(i < size // 2, 1, 2), i < size // 2, 10.0 ** np.linspace(-6, 6, size)):
@@ -326,24 +336,24 @@ def symmetric(size):
 
 @pytest.mark.full
 @pytest.mark.parametrize("size", [2, 3, 7, 32, 100])
-def test_all_rotations_at_once_get_there(size):
-    """That is not proved, so it is tried: values, vectors and what they make of each other."""
+def test_simultaneous_rotations_converge(size):
+    """Jacobi's method with simultaneous rotations converges, which is not proved anywhere."""
     export = converter.to_onnx(jnp.linalg.eigh, [(size, size)])
-    for x in symmetric(size):
+    for x in hard_symmetric_matrices(size):
         x = x.astype(np.float32)
         values, vectors = (y.astype(np.float64) for y in run(export, [x]).values())
-        right, limit = np.linalg.eigvalsh(x.astype(np.float64)), 3e-6 * size**0.5
-        assert distance(values, right) < limit
-        assert np.abs(x @ vectors - vectors * values).max() < limit * np.abs(right).max()
+        exact_values, limit = np.linalg.eigvalsh(x.astype(np.float64)), 3e-6 * size**0.5
+        assert distance(values, exact_values) < limit
+        assert np.abs(x @ vectors - vectors * values).max() < limit * np.abs(exact_values).max()
         assert np.abs(vectors.T @ vectors - np.eye(size)).max() < limit
 
 
-def test_scaled_matrices():
-    """JAX runs these on NVIDIA's devices only; their numbers are by their definition."""
+def test_scaled_matmul_matches_its_definition():
+    """JAX runs `scaled_matmul` on NVIDIA's devices only; it is compared with its definition."""
     inputs = typed(
         [normal(2, 3, 64), normal(2, 5, 64), normal(2, 3, 2), normal(2, 5, 2)], np.float32
     )
-    (got,) = run(converter.to_onnx(jax.nn.scaled_matmul, inputs), inputs).values()
+    (actual,) = run(converter.to_onnx(jax.nn.scaled_matmul, inputs), inputs).values()
     a, b, a_scale, b_scale = typed(inputs, np.float64)
     a, b = a * np.repeat(a_scale, 32, 2), b * np.repeat(b_scale, 32, 2)
-    np.testing.assert_allclose(got, np.einsum("bmk,bnk->bmn", a, b), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(actual, np.einsum("bmk,bnk->bmn", a, b), rtol=1e-5, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Functions that ONNX or its runtime lacks, against JAX, and scipy in float64."""
+"""Special functions that ONNX or its runtime lacks, against JAX, and against scipy in float64."""
 
 import itertools
 import math
@@ -32,44 +32,44 @@ FUNCTIONS = {
 }
 
 
-def converted(fn, inputs, **how):
-    (got,) = run(converter.to_onnx(fn, inputs, **how), inputs).values()
-    return got
+def convert_and_run(fn, inputs, **options):
+    (actual,) = run(converter.to_onnx(fn, inputs, **options), inputs).values()
+    return actual
 
 
 @pytest.mark.each("name", "dtype")
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_as_near_to_the_truth_as_jax(name, dtype):
+def test_special_function_is_as_accurate_as_jax(name, dtype):
     fn, truth, numbers = FUNCTIONS[name]
     inputs = [x.astype(dtype) for x in numbers]
     with jax.enable_x64(dtype == np.float64):
-        got, jax_own = converted(fn, inputs), np.asarray(fn(*inputs))
-    wanted = truth(*(x.astype(np.float64) for x in inputs))
+        actual, jax_values = convert_and_run(fn, inputs), np.asarray(fn(*inputs))
+    expected = truth(*(x.astype(np.float64) for x in inputs))
     unit = np.finfo(dtype).eps
-    size = np.maximum(np.abs(wanted), np.finfo(dtype).tiny)
-    ours, theirs = (np.abs(y - wanted) / size for y in (got, jax_own))
-    assert np.quantile(ours, 0.99) <= 2 * np.quantile(theirs, 0.99) + 16 * unit
-    assert ours.max() <= 2 * theirs.max() + 64 * unit
+    size = np.maximum(np.abs(expected), np.finfo(dtype).tiny)
+    errors, jax_errors = (np.abs(y - expected) / size for y in (actual, jax_values))
+    assert np.quantile(errors, 0.99) <= 2 * np.quantile(jax_errors, 0.99) + 16 * unit
+    assert errors.max() <= 2 * jax_errors.max() + 64 * unit
 
 
 EDGES = [0.0, -0.0, 1.0, 0.5, 2.0, 3.0, -1.0, -2.5, 1e-3, 12.0, np.inf, -np.inf, np.nan]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_edges(name):
-    """To the accuracy that the logarithms of XLA's gamma function leave."""
+def test_special_values_match_jax(name):
+    """Special values match JAX. The tolerance is the rounding of XLA's log-gamma."""
     fn, _, numbers = FUNCTIONS[name]
     inputs = list(np.array([*itertools.product(EDGES, repeat=len(numbers))], np.float32).T)
-    np.testing.assert_allclose(converted(fn, inputs), fn(*inputs), rtol=1e-4, atol=2e-6)
+    np.testing.assert_allclose(convert_and_run(fn, inputs), fn(*inputs), rtol=1e-4, atol=2e-6)
 
 
-# ------------------------------------------------------------- operators, or short formulas of them
+# ------------------------------------------------------- functions that are operators or formulas
 
 WRITTEN = {
     "erf": (lax.erf, scipy.special.erf, LINE),
     "erfc": (lax.erfc, np.vectorize(math.erfc), LINE[LINE < 9.1], 4, 8),
-    # As JAX's own, near 1: log(1 - x^2) cancels.
+    # Near 1, log(1 - x^2) cancels, in JAX as well.
     "erf_inv": (lax.erf_inv, scipy.special.erfinv, SINES, 64, 2**20),
     "cbrt": (lax.cbrt, np.cbrt, LINE),
     "expm1": (lax.expm1, np.expm1, LINE, 6, 6),
@@ -84,28 +84,33 @@ WRITTEN = {
     "atan": (lax.atan, np.arctan, LINE),
     "logistic": (lax.logistic, scipy.special.expit, LINE, 2, 4),
 }
-"""With measured units in the last place, in float32 and in float64, if they are not three each; of
-1 for ``logistic``."""
+"""Functions with their truth, inputs, and the measured errors in units in the last place: one of
+float32 and one of float64, by default three. The unit of ``logistic`` is that of 1."""
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_accurate_everywhere(name, dtype):
-    fn, truth, numbers, *most = WRITTEN[name]
+def test_function_is_within_its_measured_error(name, dtype):
+    fn, truth, numbers, *limits = WRITTEN[name]
     x = numbers.astype(dtype)
     with jax.enable_x64(dtype == np.float64):
-        got = converted(fn, [x])
-    wanted = truth(x.astype(np.float64)).astype(dtype)
-    worst = units(got, wanted, 1.0 if name == "logistic" and dtype == np.float32 else 0.0).max()
-    assert worst <= (most or (3, 3))[dtype == np.float64]
+        actual = convert_and_run(fn, [x])
+    expected = truth(x.astype(np.float64)).astype(dtype)
+    worst = units(
+        actual, expected, 1.0 if name == "logistic" and dtype == np.float32 else 0.0
+    ).max()
+    assert worst <= (limits or (3, 3))[dtype == np.float64]
 
 
 @pytest.mark.parametrize("name", ["lgamma", "digamma"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_zeros_of_gamma_functions(name, dtype):
-    """What their formulas add up cancels there: XLA's are up to 67 units of 1 off in float32."""
+    """Near their zeros, where terms of their formulas cancel, the results have full precision.
+
+    XLA's are up to 67 units in the last place of 1 off in float32.
+    """
     fn, truth = getattr(lax, name), {"lgamma": "gammaln", "digamma": "digamma"}[name]
     x = np.concatenate([RNG.uniform(-9, 9, 4000), RNG.uniform(0.5, 3, 4000)]).astype(dtype)
-    got = converted(fn, [x])
-    wanted = getattr(scipy.special, truth)(x.astype(np.float64)).astype(dtype)
-    assert units(got, wanted).max() <= 1
+    actual = convert_and_run(fn, [x])
+    expected = getattr(scipy.special, truth)(x.astype(np.float64)).astype(dtype)
+    assert units(actual, expected).max() <= 1

@@ -1,4 +1,4 @@
-"""What is said of named dimensions is used, recorded, obeyed by drawn sizes, and checked."""
+"""Constraints on symbolic dimensions: conversion, metadata, drawn samples, checks, messages."""
 
 import jax
 import jax.numpy as jnp
@@ -11,30 +11,30 @@ from converter.ir import named_sizes
 from converter.verify.samples import samples
 
 
-def halves(x):
-    """Sums that need an even length, of at least four."""
+def sum_pairs(x):
+    """Return sums and top values that need an even length of at least four."""
     pairs = x.reshape(-1, 2).sum(1)
     return pairs + x[::2] + (1.0 if x.shape[0] >= 4 else 0.0), lax.top_k(x, 2)
 
 
-def test_every_entry_takes_uses_and_obeys_them():
+def test_all_functions_obey_constraints():
     x = np.arange(6, dtype=np.float32)
-    given = {"specs": [("N",)], "constraints": ["N >= 4", "mod(N, 2) == 0"]}
-    assert converter.explain(halves, **given).is_convertible
-    assert not converter.explain(halves, [("N",)]).is_convertible
-    assert converter.bisect(halves, [x], **given) is None
+    options = {"specs": [("N",)], "constraints": ["N >= 4", "mod(N, 2) == 0"]}
+    assert converter.explain(sum_pairs, **options).is_convertible
+    assert not converter.explain(sum_pairs, [("N",)]).is_convertible
+    assert converter.bisect(sum_pairs, [x], **options) is None
     with pytest.raises(converter.CheckError, match=r"do not obey the constraint 'N >= 4'"):
-        converter.bisect(halves, [x[:2]], **given)
-    made = converter.to_onnx(halves, **given)
-    assert made.model.metadata_props["dimension_constraints"] == "N == 2*N_2; N >= 4"
-    assert {arrays[0].size for _, arrays in samples(made.graph)} == {4, 6, 18}
-    assert converter.check(made, halves).passed
-    assert converter.check(made, halves, [x]).passed
+        converter.bisect(sum_pairs, [x[:2]], **options)
+    exported = converter.to_onnx(sum_pairs, **options)
+    assert exported.model.metadata_props["dimension_constraints"] == "N == 2*N_2; N >= 4"
+    assert {arrays[0].size for _, arrays in samples(exported.graph)} == {4, 6, 18}
+    assert converter.check(exported, sum_pairs).passed
+    assert converter.check(exported, sum_pairs, [x]).passed
     with pytest.raises(converter.CheckError, match=r"do not obey the constraint 'N >= 4'"):
-        converter.check(made, halves, [x[:2]])
+        converter.check(exported, sum_pairs, [x[:2]])
 
 
-def test_a_scope_of_the_users_is_kept():
+def test_users_symbolic_scope_is_kept():
     scope = export.SymbolicScope(["h >= 2"])
     (h,) = export.symbolic_shape("h", scope=scope)
     spec = jax.ShapeDtypeStruct((h,), np.float32)
@@ -42,9 +42,9 @@ def test_a_scope_of_the_users_is_kept():
     def top(x, y):
         return lax.top_k(x, 2)[0] * y[-1]
 
-    made = converter.to_onnx(top, [spec, ("w",)])
-    assert made.graph.constraints == ("h >= 2",)
-    assert converter.check(made, top).passed
+    exported = converter.to_onnx(top, [spec, ("w",)])
+    assert exported.graph.constraints == ("h >= 2",)
+    assert converter.check(exported, top).passed
     with pytest.raises(converter.SpecError, match="have a scope already"):
         converter.to_onnx(top, [spec], constraints=["h >= 3"])
     other = jax.ShapeDtypeStruct(export.symbolic_shape("w"), np.float32)
@@ -52,7 +52,7 @@ def test_a_scope_of_the_users_is_kept():
         converter.to_onnx(top, [spec, other])
 
 
-BAD = {
+INVALID_CONSTRAINTS = {
     "B > 2": "must contain one of",
     "(B >= 2": "write it as 'B >= 2'",
     "b >= 2": "uses the name 'b', which is in no input's shape",
@@ -60,20 +60,20 @@ BAD = {
 }
 
 
-def test_a_bad_one_is_one_sentence():
-    for text, said in BAD.items():
-        with pytest.raises(converter.SpecError, match=said) as raised:
+def test_invalid_constraint_is_reported_in_one_sentence():
+    for text, message in INVALID_CONSTRAINTS.items():
+        with pytest.raises(converter.SpecError, match=message) as caught:
             converter.to_onnx(jnp.sin, [("B",)], constraints=["B >= 1", text])
-        assert repr(text) in str(raised.value)
-        assert "\n" not in str(raised.value)
+        assert repr(text) in str(caught.value)
+        assert "\n" not in str(caught.value)
     with pytest.raises(converter.SpecError, match=r"for one write \['B >= 2'\]"):
         converter.to_onnx(jnp.sin, [("B",)], constraints="B >= 2")
-    made = converter.to_onnx(jnp.sin, [("B",)], constraints=["B >= 5", "B <= 2"])
+    exported = converter.to_onnx(jnp.sin, [("B",)], constraints=["B >= 5", "B <= 2"])
     with pytest.raises(converter.CheckError, match="no sizes"):
-        converter.check(made, jnp.sin)
+        converter.check(exported, jnp.sin)
 
 
-NEAREST = [
+NEAREST = [  # requested sizes, constraints, nearest sizes or None
     ({"h": 3, "w": 4}, ["h == w"], {"h": 3, "w": 3}),
     ({"h": 3}, ["mod(h, 16) == 0"], {"h": 16}),
     ({"h": 1}, ["h >= 300"], {"h": 300}),
@@ -83,9 +83,9 @@ NEAREST = [
 ]
 
 
-def test_the_nearest_sizes():
-    for wanted, given, found in NEAREST:
-        assert named_sizes.nearest_sizes(wanted, given) == found
+def test_nearest_sizes_obey_the_constraints():
+    for requested, constraints, nearest in NEAREST:
+        assert named_sizes.nearest_sizes(requested, constraints) == nearest
 
 
 BOUNDED = {
@@ -96,12 +96,12 @@ BOUNDED = {
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_a_bound_and_an_equality(name):
-    made = converter.to_onnx(BOUNDED[name], [("h",), ("w",)], constraints=["h == w", "w <= 8"])
-    assert converter.check(made, BOUNDED[name]).passed
+def test_bound_and_equality_together_match_jax(name):
+    exported = converter.to_onnx(BOUNDED[name], [("h",), ("w",)], constraints=["h == w", "w <= 8"])
+    assert converter.check(exported, BOUNDED[name]).passed
 
 
-def test_an_equality_renames():
-    made = converter.to_onnx(jnp.add, [("h",), ("w",)], constraints=["h == w"])
-    first, second = made.model.graph.inputs
+def test_equality_makes_dimensions_share_a_name():
+    exported = converter.to_onnx(jnp.add, [("h",), ("w",)], constraints=["h == w"])
+    first, second = exported.model.graph.inputs
     assert str(first.shape) == str(second.shape)

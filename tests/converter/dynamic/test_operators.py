@@ -1,4 +1,4 @@
-"""Arithmetic of sizes is Python's, and what is smaller than a window has none."""
+"""Arithmetic of symbolic sizes, compared with Python's, and inputs smaller than their window."""
 
 import itertools
 
@@ -20,7 +20,7 @@ EXPRESSIONS = (
 )
 
 
-def test_arithmetic_is_pythons():
+def test_size_arithmetic_matches_python():
     def sizes(x):
         dims = export.symbolic_shape(", ".join(EXPRESSIONS), scope=x.shape[0].scope)
         return jnp.stack([jnp.asarray(dim) for dim in dims])
@@ -28,18 +28,18 @@ def test_arithmetic_is_pythons():
     live = session(converter.to_onnx(sizes, [("h", "w")]))
     functions = {"floordiv": lambda x, y: x // y, "mod": lambda x, y: x % y}
     for h, w in itertools.product((1, 2, 3, 5, 8, 13), (1, 2, 7)):
-        (got,) = run(live, [np.zeros((h, w), np.float32)]).values()
+        (actual,) = run(live, [np.zeros((h, w), np.float32)]).values()
         names = {"h": h, "w": w, "max": max, "min": min, **functions}
-        wanted = [eval(text.replace("^", "**"), names) for text in EXPRESSIONS]
-        np.testing.assert_array_equal(got, wanted)
+        expected = [eval(text.replace("^", "**"), names) for text in EXPRESSIONS]
+        np.testing.assert_array_equal(actual, expected)
 
 
-def test_a_size_smaller_than_a_window_leaves_none():
+def test_input_smaller_than_its_window_has_no_windows():
     def sums(x):
         return lax.reduce_window(x, 0.0, lax.add, (3,), (1,), "VALID", window_dilation=(2,))
 
     dilated = converter.to_onnx(sums, [("B",)], strict=True)
     for size in (1, 3, 4, 5, 9):
         x = np.arange(size, dtype=np.float32)
-        for got in (*evaluate(dilated.graph, [x]), *run(dilated, [x]).values()):
-            np.testing.assert_array_equal(got, sums(x))
+        for actual in (*evaluate(dilated.graph, [x]), *run(dilated, [x]).values()):
+            np.testing.assert_array_equal(actual, sums(x))

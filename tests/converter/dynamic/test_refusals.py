@@ -1,4 +1,4 @@
-"""What cannot be with a name is one sentence: the dimension, the user's line, what to do."""
+"""Errors about symbolic dimensions name the dimension, the source line and the remedy."""
 
 import re
 
@@ -41,27 +41,27 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_one_sentence(name):
-    fn, wanted = REFUSED[name]
-    with pytest.raises(converter.UnsupportedError) as raised:
+def test_refusal_is_one_sentence_with_the_source_line(name):
+    fn, pattern = REFUSED[name]
+    with pytest.raises(converter.UnsupportedError) as caught:
         converter.to_onnx(fn, [("h",), ("w",)])
-    text = str(raised.value)
-    assert re.search(wanted, text), text
+    text = str(caught.value)
+    assert re.search(pattern, text), text
     assert "\n" not in text
     assert re.search(r"\[.*test_refusals\.py:\d+ \(.*\)\]$", text), text
 
 
-def test_what_is_said_helps():
-    """The constraints that a sentence asks for are enough."""
-    fn, said = REFUSED["a reshape"][0], ["mod(h, 2) == 0"]
-    made = converter.to_onnx(fn, [("h",), ("w",)], constraints=said)
-    assert converter.check(made, fn).passed
-    told = converter.explain(REFUSED["linspace"][0], [("h",), ("w",)])
-    assert not told.is_complete
-    assert "test_refusals.py" in told.obstacles[0].lines[0]
+def test_suggested_constraints_suffice():
+    """A function converts once the constraints that the error suggests are declared."""
+    fn, constraints = REFUSED["a reshape"][0], ["mod(h, 2) == 0"]
+    exported = converter.to_onnx(fn, [("h",), ("w",)], constraints=constraints)
+    assert converter.check(exported, fn).passed
+    explanation = converter.explain(REFUSED["linspace"][0], [("h",), ("w",)])
+    assert not explanation.is_complete
+    assert "test_refusals.py" in explanation.obstacles[0].lines[0]
 
 
-def test_other_errors_are_what_they_are():
+def test_other_errors_are_not_changed():
     with pytest.raises(ValueError, match="invalid literal"):
         converter.to_onnx(lambda x: int("wrong at any size"), [("h",)])
     with pytest.raises(TypeError, match="incompatible shapes"):
@@ -70,7 +70,7 @@ def test_other_errors_are_what_they_are():
         converter.to_onnx(lambda x: jnp.arange(x.shape[0]), [("h*w",)])
 
 
-# A dimension that is a name in one input and a number in another, which JAX needs to be equal.
+# A dimension that is symbolic in one input and a number in another; JAX needs them to be equal.
 MIXED = {
     "where": lambda x, y: jnp.where(x > 0, x, y),
     "concatenate": lambda x, y: jnp.concatenate([x, y], 1),
@@ -86,8 +86,8 @@ MIXED = {
 
 @pytest.mark.parametrize("specs", [(("B", 3), (4, 3)), ((4, 3), ("B", 3))], ids=["first", "last"])
 @pytest.mark.parametrize("name", MIXED)
-def test_it_is_refused_or_runs(name, specs):
-    """With a sentence that names it; where there is a file, it runs at another size."""
+def test_mixed_dimension_is_refused_or_runs(name, specs):
+    """A mixed dimension is refused by its name, or the file also runs at another size."""
     fn = MIXED[name]
     try:
         export = converter.to_onnx(fn, list(specs))
@@ -106,7 +106,7 @@ def test_it_is_refused_or_runs(name, specs):
      (np.float16, lambda v: v.astype(np.float32)), (np.complex64, jnp.abs)],
 )  # fmt: skip
 @pytest.mark.parametrize("shape", [(4, 5), ("B", 5)])
-def test_a_function_that_gives_another_dtype_is_refused_as_by_jax(dtype, function, shape):
+def test_apply_function_of_another_dtype_is_refused_as_in_jax(dtype, function, shape):
     def fn(x):
         return x.at[np.array([2, 0], np.int32), 1].apply(function)
 

@@ -1,4 +1,7 @@
-"""Activations get their names in every spelling, and give JAX's numbers at the edges too."""
+"""Every spelling of an activation becomes its ONNX operator, which is compared with JAX.
+
+The inputs include NaN, infinities, both zeros and the ends of the ranges of the formulas.
+"""
 
 from importlib.metadata import version
 
@@ -69,54 +72,59 @@ SPELLINGS = {
     "Selu": [jax.nn.selu],
 }
 ACTIVATIONS = {op: forms[0] for op, forms in SPELLINGS.items() if op != "PRelu"}
-"""One spelling of each, of values of any shape."""
+"""One spelling of each activation that accepts values of any shape."""
 
 INEXACT = ("Swish", "Elu", "Celu", "Selu", "HardSigmoid", "HardSwish")
-"""ONNX Runtime's operators that keep absolute precision only."""
+"""Operators of ONNX Runtime whose absolute error is bounded, but not their relative error."""
 
 
 def ops(export):
+    """Return the types of the operators in the file, in order."""
     return [node.op_type for node in export.model.graph]
 
 
-def computed(fn, x=X, **how):
-    """The export, what it computes, and what JAX does."""
-    export = converter.to_onnx(fn, [x], **how)
-    (found,) = converter.run(export, [x]).values()
-    return export, found, np.asarray(jax.jit(lambda x: fn(x))(x))
+def convert_and_run(fn, x=X, **options):
+    """Return the export of a function of `x`, its output, and the output of JAX."""
+    export = converter.to_onnx(fn, [x], **options)
+    (output,) = converter.run(export, [x]).values()
+    return export, output, np.asarray(jax.jit(lambda x: fn(x))(x))
 
 
-@pytest.mark.parametrize(("alpha", "named"), [(1 / 17, 0), (1 / 16, 1), (16.0, 1), (17.0, 0)])
-def test_a_celu_whose_curve_has_digits(alpha, named):
-    """Of `exp(x / alpha) - 1` sixteen is how many times as large as a digit less is lost."""
+@pytest.mark.parametrize(("alpha", "celu_count"), [(1 / 17, 0), (1 / 16, 1), (16.0, 1), (17.0, 0)])
+def test_celu_is_written_where_its_formula_is_precise(alpha, celu_count):
+    """Celu is written for `alpha` from 1/16 to 16 only, where the rounding of its formula is small.
+
+    A factor of sixteen costs `exp(x / alpha) - 1` about one decimal digit.
+    """
     fn = lambda x: jax.nn.celu(x, alpha)  # noqa: E731
-    assert ops(converter.to_onnx(fn, [X])).count("Celu") == named
+    assert ops(converter.to_onnx(fn, [X])).count("Celu") == celu_count
 
 
-SLOPES_OF_INFINITY = pytest.mark.skipif(
-    is_older(version("onnxruntime"), "1.27"), reason="an infinity is NaN in its PRelu"
+NEEDS_PRELU_OF_INFINITY = pytest.mark.skipif(
+    is_older(version("onnxruntime"), "1.27"),
+    reason="before 1.27, PRelu of infinity is NaN",
 )
 
 
 @pytest.mark.parametrize(
     ("op", "form"),
     [
-        pytest.param(op, i, marks=[SLOPES_OF_INFINITY] * (op == "PRelu"))
+        pytest.param(op, i, marks=[NEEDS_PRELU_OF_INFINITY] * (op == "PRelu"))
         for op, forms in SPELLINGS.items()
         for i in range(len(forms))
     ],
 )
-def test_a_spelling(op, form):
-    export, got, wanted = computed(SPELLINGS[op][form], opset=24)
+def test_spelling_becomes_the_operator_and_matches_jax(op, form):
+    export, actual, expected = convert_and_run(SPELLINGS[op][form], opset=24)
     assert ops(export) == [op]
-    size = np.nan_to_num(np.abs(X), posinf=0)  # what a sigmoid's error is multiplied by
-    floor = 1e-7 * np.maximum(size, 4) if op in INEXACT else 1e-37
-    near = np.isclose(got, wanted, rtol=2e-6, atol=floor, equal_nan=True)
-    assert near.all(), (X[~near], got[~near], wanted[~near])
+    size = np.nan_to_num(np.abs(X), posinf=0)  # x * sigmoid(x) multiplies the sigmoid's error
+    tolerance = 1e-7 * np.maximum(size, 4) if op in INEXACT else 1e-37
+    is_near = np.isclose(actual, expected, rtol=2e-6, atol=tolerance, equal_nan=True)
+    assert is_near.all(), (X[~is_near], actual[~is_near], expected[~is_near])
 
 
 @pytest.mark.parametrize("op", SPELLINGS)
-def test_float16(op):
+def test_float16_spelling_becomes_the_operator(op):
     fn, x = SPELLINGS[op][0], X[1:].astype(np.float16)
     export = converter.to_onnx(fn, [x], opset=24)
     assert op in ops(export)
@@ -124,32 +132,32 @@ def test_float16(op):
 
 
 @pytest.mark.parametrize("op", INEXACT)
-def test_what_is_inexact_is_said_or_left_out(op):
+def test_inexact_operators_are_reported_or_avoided_if_strict(op):
     fn = SPELLINGS[op][0]
     assert len(converter.to_onnx(fn, [X], opset=24).report.deviations) == 1
-    strict, got, wanted = computed(fn, opset=24, strict=True)
-    assert op not in ops(strict)
-    assert strict.report.deviations == []
-    assert units(got, wanted).max() <= 4
+    strict_export, actual, expected = convert_and_run(fn, opset=24, strict=True)
+    assert op not in ops(strict_export)
+    assert strict_export.report.deviations == []
+    assert units(actual, expected).max() <= 4
 
 
-@SLOPES_OF_INFINITY
-def test_slopes_that_are_parameters():
-    export, got, wanted = computed(eqx.nn.PReLU(jnp.linspace(-0.5, 2, 20)))
+@NEEDS_PRELU_OF_INFINITY
+def test_slopes_that_are_parameters_stay_parameters():
+    export, actual, expected = convert_and_run(eqx.nn.PReLU(jnp.linspace(-0.5, 2, 20)))
     assert ops(export) == ["PRelu"]
     assert list(export.model.graph.initializers) == ["negative_slope"]
-    np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("opset", [17, 20, 25, 26])
 def test_every_opset_has_a_kernel(opset):
     for op, (fn, *_) in SPELLINGS.items():
-        _, got, wanted = computed(fn, opset=opset)
-        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=4e-7, err_msg=op)
+        _, actual, expected = convert_and_run(fn, opset=opset)
+        np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=4e-7, err_msg=op)
 
 
-def test_older_opsets_and_other_types():
+def test_older_opsets_and_integers_use_other_operators():
     assert "Softplus" in ops(converter.to_onnx(lambda x: jnp.logaddexp(x, 0.1), [X]))
     assert ops(converter.to_onnx(jax.nn.mish, [X], opset=17)) == ["Softplus", "Tanh", "Mul"]
     for opset in (23, 25, 26):

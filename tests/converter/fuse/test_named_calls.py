@@ -1,4 +1,7 @@
-"""Calls that JAX hands over by name: under ``vmap``, and functions that only have the name."""
+"""Named calls of JAX (resize, map_coordinates): recognised under `jax.vmap`, and only if genuine.
+
+Functions of users with the same names must be compared with JAX's own and left alone.
+"""
 
 from functools import partial
 
@@ -17,8 +20,8 @@ from converter.ir import ops
 METHODS = ("nearest", "linear", "cubic", "lanczos3")
 
 
-def calls_of(fn, *specs):
-    """The calls in what JAX traces."""
+def traced_calls(fn, *specs):
+    """Return the named calls in the traced graph of a function."""
     graph = trace(fn, specs, kept_calls=frozenset(CALLS))
     return [node for node in graph.walk() if node.op is ops.named_call]
 
@@ -32,19 +35,19 @@ def resized(x, method="linear", antialias=True, size=(3, 9, 4)):
 @pytest.mark.parametrize("out_axis", [0, 2])
 @pytest.mark.parametrize("in_axis", [0, 1, 2, 3])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_batched_resize_is_found_at_any_axis(method, in_axis, out_axis, dtype):
-    """The sizes of batch and channels are equal: they do not show which axis is which."""
+def test_batched_resize_is_recognised_at_any_axis(method, in_axis, out_axis, dtype):
+    """The recogniser finds the batch axis although batch and channels have the same size."""
     shape = [3, 5, 7]
     shape.insert(in_axis, 3)
     for antialias in (True, False):
         fn = jax.vmap(partial(resized, method=method, antialias=antialias), in_axis, out_axis)
-        (call,) = calls_of(fn, jax.ShapeDtypeStruct(tuple(shape), dtype))
-        found = find_call(call, resize._candidates)
-        assert found is not None and found.candidate[0] == method
-        # Enlarged and reduced: with and without antialiasing differ, but for neighbours.
-        assert method == "nearest" or found.candidate[1] == antialias
-        sizes = [d for i, d in enumerate(found.shape) if i != in_axis]
-        assert (found.shape[in_axis], sizes) == (3, [3, 9, 4])
+        (call,) = traced_calls(fn, jax.ShapeDtypeStruct(tuple(shape), dtype))
+        match = find_call(call, resize._candidates)
+        assert match is not None and match.candidate[0] == method
+        # One axis is enlarged and one reduced, so that antialiasing matters except for "nearest".
+        assert method == "nearest" or match.candidate[1] == antialias
+        sizes = [d for i, d in enumerate(match.shape) if i != in_axis]
+        assert (match.shape[in_axis], sizes) == (3, [3, 9, 4])
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,7 @@ def test_a_batched_resize_is_found_at_any_axis(method, in_axis, out_axis, dtype)
         *(pytest.param(x, marks=pytest.mark.full) for x in ((0, 1), (2, 1))),
     ],
 )
-def test_several_batches_give_jax_s_numbers(levels):
+def test_nested_vmaps_of_a_resize_match_jax(levels):
     fn = partial(resized, size=(9, 4))
     shape = [5, 7]
     for number, axis in enumerate(reversed(levels)):
@@ -65,23 +68,23 @@ def test_several_batches_give_jax_s_numbers(levels):
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     export = converter.to_onnx(fn, [x])
     assert export.report.histogram["Resize"] == 1
-    (got,) = converter.run(export, [x]).values()
-    np.testing.assert_allclose(got, fn(x), rtol=0, atol=1e-6)
+    (actual,) = converter.run(export, [x]).values()
+    np.testing.assert_allclose(actual, fn(x), rtol=0, atol=1e-6)
 
 
 @jax.jit
 def _resize(x):
-    """No resize."""
+    """Repeat columns: a function with the name of JAX's resize that is none."""
     return jnp.repeat(x, 2, 1) * 2
 
 
 @jax.jit
 def _map_coordinates(x, rows, columns):
-    """No sampling."""
+    """Gather elements: a function with the name of JAX's sampling that is none."""
     return x[rows.astype(int), columns.astype(int)] * 0.5
 
 
-def test_functions_of_users_with_the_same_names():
+def test_functions_of_users_with_the_same_names_are_not_fused():
     def fn(x, y):
         inner = jax.jit(lambda x: jax.image.resize(x, (6, 9), "linear") + 1)
         inner.__wrapped__.__name__ = "_resize"
@@ -90,63 +93,66 @@ def test_functions_of_users_with_the_same_names():
     x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
     y = np.float32([0.5, 1.0, 2.9])
     export = converter.to_onnx(fn, [x, y])
-    for got, wanted in zip(converter.run(export, [x, y]).values(), fn(x, y), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)
+    for actual, expected in zip(converter.run(export, [x, y]).values(), fn(x, y), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
     assert "GridSample" not in export.report.histogram
 
 
 @pytest.mark.parametrize("derive", [jax.grad, lambda fn: lambda x: jax.jvp(fn, (x,), (x * 2,))])
-def test_derivatives_have_calls_of_the_same_names(derive):
+def test_derivatives_with_calls_of_the_same_names_match_jax(derive):
     fn = derive(lambda x: (resized(x, size=(3, 9, 16)) ** 2).sum())
     x = np.random.default_rng(0).normal(size=(3, 5, 7)).astype(np.float32)
     verdict = converter.check(converter.to_onnx(fn, [x]), fn, [x])
     assert verdict.passed, verdict.differences[:1]
 
 
-def test_what_is_not_to_be_fused_is_inlined():
+def test_calls_excluded_from_fusion_are_inlined():
     for fuse in (False, ["gelu"]):
         export = converter.to_onnx(resized, [(3, 5, 7)], fuse=fuse)
         assert "Resize" not in export.report.histogram
     assert converter.to_onnx(resized, [(3, 5, 7)], fuse=["resize"]).report.fused["Resize"] == 1
 
 
-@pytest.mark.each("image", "place")
+@pytest.mark.each("image_axis", "point_axis")
 @pytest.mark.parametrize("mode", ["constant", "nearest"])
-@pytest.mark.parametrize("place", [None, 0, 1])
-@pytest.mark.parametrize("image", [0, 1, 2])
-def test_a_batched_sampling_is_found_at_any_axis(image, place, mode):
-    """Places of each image, or the same for all of them."""
+@pytest.mark.parametrize("point_axis", [None, 0, 1])
+@pytest.mark.parametrize("image_axis", [0, 1, 2])
+def test_batched_sampling_is_recognised_at_any_axis(image_axis, point_axis, mode):
+    """A vmapped sampling becomes GridSample, with batched points or the same for all images."""
 
     def fn(x, rows, columns):
         return map_coordinates(x, [rows, columns], order=1, mode=mode)
 
     rng = np.random.default_rng(1)
-    x = np.moveaxis(rng.normal(size=(4, 5, 7)), 0, image).astype(np.float32)
-    places = rng.uniform(-1, 8, size=(2, 4, 4) if place is not None else (2, 6)).astype(np.float32)
-    fn = jax.vmap(fn, in_axes=(image, place, place), out_axes=1)
-    export = converter.to_onnx(fn, [x, *places])
+    x = np.moveaxis(rng.normal(size=(4, 5, 7)), 0, image_axis).astype(np.float32)
+    points = rng.uniform(-1, 8, size=(2, 4, 4) if point_axis is not None else (2, 6)).astype(
+        np.float32
+    )
+    fn = jax.vmap(fn, in_axes=(image_axis, point_axis, point_axis), out_axes=1)
+    export = converter.to_onnx(fn, [x, *points])
     assert export.report.histogram["GridSample"] == 1
-    (got,) = converter.run(export, [x, *places]).values()
-    np.testing.assert_allclose(got, fn(x, *places), rtol=0, atol=2e-6)
+    (actual,) = converter.run(export, [x, *points]).values()
+    np.testing.assert_allclose(actual, fn(x, *points), rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize(
-    "how", [{"mode": "wrap"}, {"mode": "constant", "cval": 1.0}, {"mode": "nearest", "order": 0}]
+    "options",
+    [{"mode": "wrap"}, {"mode": "constant", "cval": 1.0}, {"mode": "nearest", "order": 0}],
 )
-def test_other_samplings_are_gathers(how):
+def test_samplings_without_an_operator_are_gathers(options):
     def fn(x, rows, columns):
-        return map_coordinates(x, [rows, columns], **{"order": 1, **how})
+        return map_coordinates(x, [rows, columns], **{"order": 1, **options})
 
     x = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
-    places = np.float32([[0.2, 4.7, -1.3], [6.4, -0.6, 2.0]])
-    export = converter.to_onnx(fn, [x, *places])
+    points = np.float32([[0.2, 4.7, -1.3], [6.4, -0.6, 2.0]])
+    export = converter.to_onnx(fn, [x, *points])
     assert "GridSample" not in export.report.histogram
-    (got,) = converter.run(export, [x, *places]).values()
-    np.testing.assert_allclose(got, fn(x, *places), rtol=0, atol=2e-6)
+    (actual,) = converter.run(export, [x, *points]).values()
+    np.testing.assert_allclose(actual, fn(x, *points), rtol=0, atol=2e-6)
 
 
-def test_a_call_without_results_is_left_out():
-    """The gradient of a resize to the same size has a call whose results nothing uses."""
+def test_call_without_used_results_is_removed():
+    """A call with unused results is removed, as in the gradient of a resize to equal size."""
 
     def fn(x):
         return jax.grad(lambda t: jnp.sum(jnp.sin(jax.image.resize(t, (4, 3), "nearest"))))(x)

@@ -1,4 +1,7 @@
-"""Normal forms mean what the values are that they were read from, infinities and NaN included."""
+"""Normal forms of drawn expressions are evaluated and compared with the expressions themselves.
+
+Infinities and NaN in the inputs must appear in the same elements of both.
+"""
 
 import itertools
 import math
@@ -20,49 +23,49 @@ SIZES = {"B": 3}
 SHAPES = ((3, 4), (3, 4), (4,))
 
 
-def drawn(rng, xs, depth):
-    """An expression of arrays that fit [3, 4], in a random order of operations."""
+def draw_expression(rng, xs, depth):
+    """Return a random expression of the arrays `xs`, of this depth and of the shape [B, 4]."""
     if depth == 0:
         return jnp.broadcast_to(xs[rng.integers(len(xs))], (xs[0].shape[0], 4))
-    one, other = drawn(rng, xs, depth - 1), drawn(rng, xs, rng.integers(depth))
+    left, right = draw_expression(rng, xs, depth - 1), draw_expression(rng, xs, rng.integers(depth))
     axis = int(rng.integers(2))
-    ways = [
-        lambda: one + other,
-        lambda: one - other,
-        lambda: one * other,
-        lambda: one * other,
-        lambda: -one,
-        lambda: one / 3 if rng.integers(2) else one * 0.5,
-        lambda: jnp.square(one) if rng.integers(2) else one**3,
-        lambda: jnp.abs(one) * jnp.abs(one),
-        lambda: jnp.broadcast_to(jnp.mean(one, axis, keepdims=True), (xs[0].shape[0], 4)),
-        lambda: jnp.sum(one * other, axis, keepdims=True) * other,
-        lambda: one - jnp.mean(one, axis, keepdims=True),
-        lambda: one * jax.lax.rsqrt(jnp.mean(other * other, axis, keepdims=True) + 1e-2),
-        lambda: one / jnp.sqrt(jnp.square(other) + 0.5),
-        lambda: (one.T * 2).T,
+    expressions = [
+        lambda: left + right,
+        lambda: left - right,
+        lambda: left * right,
+        lambda: left * right,
+        lambda: -left,
+        lambda: left / 3 if rng.integers(2) else left * 0.5,
+        lambda: jnp.square(left) if rng.integers(2) else left**3,
+        lambda: jnp.abs(left) * jnp.abs(left),
+        lambda: jnp.broadcast_to(jnp.mean(left, axis, keepdims=True), (xs[0].shape[0], 4)),
+        lambda: jnp.sum(left * right, axis, keepdims=True) * right,
+        lambda: left - jnp.mean(left, axis, keepdims=True),
+        lambda: left * jax.lax.rsqrt(jnp.mean(right * right, axis, keepdims=True) + 1e-2),
+        lambda: left / jnp.sqrt(jnp.square(right) + 0.5),
+        lambda: (left.T * 2).T,
     ]
-    return jnp.broadcast_to(ways[rng.integers(len(ways))](), (xs[0].shape[0], 4))
+    return jnp.broadcast_to(expressions[rng.integers(len(expressions))](), (xs[0].shape[0], 4))
 
 
-def seen(array, view, lengths):
-    """The elements of a view of an array, along axes of these lengths, or of length one."""
+def view_elements(array, view, lengths):
+    """Return the elements of a view of an array, for axes of these lengths; unused axes get one."""
     index = [np.array(dims.evaluate_dim(start, SIZES)) for start in view.starts]
     rank = len(view.groups)
     for axis, group in enumerate(view.groups):
         digits = np.arange(lengths[axis]) if group else np.zeros(1, int)
-        for own, stride, size in reversed(group):
+        for base_axis, stride, size in reversed(group):
             digits, digit = divmod(digits, dims.evaluate_dim(size, SIZES))
-            if own is not None:
+            if base_axis is not None:
                 step = digit * dims.evaluate_dim(stride, SIZES)
-                index[own] = index[own] + step.reshape(
+                index[base_axis] = index[base_axis] + step.reshape(
                     [-1 if i == axis else 1 for i in range(rank)]
                 )
     return array[tuple(np.broadcast_arrays(*index))] if index else array
 
 
-def number_of(terms, arrays, lengths):
-    """A polynomial in numbers."""
+def polynomial_value(terms, arrays, lengths):
+    """Return the value of a polynomial; `terms` maps monomials to coefficients."""
     total = 0.0
     for monomial, coefficient in terms.items():
         product = np.float64(coefficient)
@@ -74,28 +77,34 @@ def number_of(terms, arrays, lengths):
 
 
 def atom_value(atom, arrays, lengths):
+    """Return the value of a size, a nested polynomial, a sum or a view; `arrays` is by `id`."""
     if isinstance(atom, str):
         return np.float64(SIZES[atom])
     if isinstance(atom, Inner):
-        return number_of(dict(atom.terms), arrays, lengths)
+        return polynomial_value(dict(atom.terms), arrays, lengths)
     if isinstance(atom, Sum):
         sizes = [dims.evaluate_dim(size, SIZES) for size in atom.sizes]
-        inside = number_of({atom.monomial: 1.0}, arrays, [*lengths, *sizes])
-        full = np.broadcast_to(inside, [*inside.shape[: len(lengths)], *sizes])
-        return full.sum(tuple(range(len(lengths), len(lengths) + len(sizes))))
-    return seen(arrays[id(atom.base)], atom, lengths)
+        summands = polynomial_value({atom.monomial: 1.0}, arrays, [*lengths, *sizes])
+        broadcast = np.broadcast_to(summands, [*summands.shape[: len(lengths)], *sizes])
+        return broadcast.sum(tuple(range(len(lengths), len(lengths) + len(sizes))))
+    return view_elements(arrays[id(atom.base)], atom, lengths)
 
 
-def read(seed, dtype, named):
-    """A drawn value, its form, and the values of what the form is made of, for inputs."""
+def draw_form(seed, dtype, named):
+    """Draw an expression and read its normal form.
+
+    Return None if the expression has no form, otherwise the form and a function. For inputs, this
+    function returns the value of the expression, the value of the form, the values of the moved
+    views that could be evaluated, and whether these are all of them.
+    """
     rng = np.random.default_rng(seed)
     depth = int(rng.integers(2, 6))
     state = rng.bit_generator.state
 
     def fn(*xs):
-        own = np.random.default_rng(0)
-        own.bit_generator.state = state
-        return drawn(own, xs, depth)
+        expression_rng = np.random.default_rng(0)
+        expression_rng.bit_generator.state = state
+        return draw_expression(expression_rng, xs, depth)
 
     shapes = [("B", 4), ("B", 4), (4,)] if named else SHAPES
     graph = trace(fn, [jax.ShapeDtypeStruct(s, dtype) if not named else (s, dtype) for s in shapes])
@@ -106,21 +115,23 @@ def read(seed, dtype, named):
     views = [*{view for monomial in form.terms for view in find_views(monomial)} | form.moved]
     graph.outputs = [graph.outputs[0], *(view.base for view in views)]
 
-    def evaluated(inputs):
+    def evaluate_both(inputs):
         with np.errstate(all="ignore"):
-            got, *bases = (
+            actual, *bases = (
                 np.asarray(x, np.float64) for x in evaluate(graph, inputs, None, run_uncompiled)
             )
             arrays = {id(view.base): base for view, base in zip(views, bases, strict=True)}
-            form_value = np.broadcast_to(number_of(form.terms, arrays, got.shape), got.shape)
+            form_value = np.broadcast_to(
+                polynomial_value(form.terms, arrays, actual.shape), actual.shape
+            )
             moved = [
-                seen(arrays[id(view.base)], view, got.shape)
+                view_elements(arrays[id(view.base)], view, actual.shape)
                 for view in form.moved
-                if len(view.groups) == got.ndim
+                if len(view.groups) == actual.ndim
             ]
-        return got, form_value, moved, len(moved) == len(form.moved)
+        return actual, form_value, moved, len(moved) == len(form.moved)
 
-    return form, evaluated
+    return form, evaluate_both
 
 
 KINDS = [("float64", False), ("float64", True), ("float32", False), ("float16", False)]
@@ -130,45 +141,45 @@ FIRST = [0, *(pytest.param(n, marks=pytest.mark.full) for n in (SEEDS, 2 * SEEDS
 
 @pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize(("dtype", "named"), KINDS)
-def test_a_form_has_the_value_that_it_was_read_from(dtype, named, first):
-    seen_forms = 0
+def test_form_has_the_value_of_its_expression(dtype, named, first):
+    form_count = 0
     for seed in range(first, first + SEEDS):
         with jax.enable_x64(dtype == "float64"):
-            made = read(seed, dtype, named)
-            if made is None:
+            drawn = draw_form(seed, dtype, named)
+            if drawn is None:
                 continue
             rng = np.random.default_rng(seed + 1)
             inputs = [rng.uniform(-1.5, 1.5, shape).astype(dtype) for shape in SHAPES]
-            got, value, _, _ = made[1](inputs)
-        # Terms that cancel are as large as the largest of them.
-        scale = max(1.0, max((abs(n) for n in made[0].terms.values()), default=1.0))
+            actual, value, _, _ = drawn[1](inputs)
+        # Rounding of terms that cancel is relative to the largest of them.
+        scale = max(1.0, max((abs(n) for n in drawn[0].terms.values()), default=1.0))
         tolerance = 2e3 * float(jnp.finfo(dtype).eps) * scale
-        finite = np.isfinite(got)
-        np.testing.assert_allclose(got[finite], value[finite], rtol=tolerance, atol=tolerance)
-        seen_forms += len(made[0].terms) > 1
-    assert seen_forms > 3
+        finite = np.isfinite(actual)
+        np.testing.assert_allclose(actual[finite], value[finite], rtol=tolerance, atol=tolerance)
+        form_count += len(drawn[0].terms) > 1
+    assert form_count > 3
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_what_is_not_moved_may_be_infinite(first):
-    """Infinities and NaN are in the same places where those that were moved are finite."""
-    tried = planted = 0
-    for seed, number in itertools.product(
+def test_infinities_and_nan_are_in_the_same_elements(first):
+    """Infinities and NaN are in the same elements of both if all moved values are finite."""
+    trials = planted = 0
+    for seed, special in itertools.product(
         range(first, first + SEEDS), (math.inf, -math.inf, math.nan)
     ):
         with jax.enable_x64(True):
-            made = read(seed, "float64", False)
-            if made is None:
+            drawn = draw_form(seed, "float64", False)
+            if drawn is None:
                 continue
             rng = np.random.default_rng(seed + 2)
             inputs = [rng.uniform(0.5, 1.5, shape) for shape in SHAPES]
-            inputs[rng.integers(3)].flat[rng.integers(4)] = number
-            got, value, moved, all_seen = made[1](inputs)
+            inputs[rng.integers(3)].flat[rng.integers(4)] = special
+            actual, value, moved, all_seen = drawn[1](inputs)
         if not all_seen or not all(np.isfinite(array).all() for array in moved):
             continue
-        tried += 1
-        planted += not np.isfinite(got).all()
-        np.testing.assert_array_equal(np.isnan(got), np.isnan(value), err_msg=f"seed {seed}")
-        infinite = np.isinf(got)
-        np.testing.assert_array_equal(got[infinite], value[infinite], err_msg=f"seed {seed}")
-    assert planted > 8, (tried, planted)
+        trials += 1
+        planted += not np.isfinite(actual).all()
+        np.testing.assert_array_equal(np.isnan(actual), np.isnan(value), err_msg=f"seed {seed}")
+        infinite = np.isinf(actual)
+        np.testing.assert_array_equal(actual[infinite], value[infinite], err_msg=f"seed {seed}")
+    assert planted > 8, (trials, planted)

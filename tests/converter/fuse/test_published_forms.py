@@ -1,4 +1,7 @@
-"""What the report and the file say about attention and rotary embeddings of published networks."""
+"""Attention and rotary embeddings as published networks write them: operators and reports.
+
+Maxima of several rows, rotation matrices and deformable attention are compared with JAX.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -25,38 +28,40 @@ def test_a_maximum_of_several_rows_is_reported(axis, is_reported):
     assert ("ReduceMax" in strict.histogram) == is_reported
 
 
-def rotations(seed):
+def rotation_params(seed):
     angles = np.random.default_rng(seed).uniform(-3, 3, (5, 4)).astype(np.float32)
     cos, sin = np.cos(angles), np.sin(angles)
     return {"matrices": np.stack([cos, -sin, sin, cos], -1).reshape(5, 4, 2, 2)}
 
 
-def multiplied(params, x):
+def apply_matrices(params, x):
     pairs = x.reshape(4, 5, 4, 2)
     return jnp.einsum("ncij,bncj->bnci", params["matrices"], pairs).reshape(x.shape)
 
 
-def test_matrices_that_are_parameters_are_relied_on(tmp_path):
-    """Other matrices have to be rotations too."""
-    export = converter.to_onnx(multiplied, [X], params=rotations(1), verify=[X])
+def test_saved_matrices_must_be_rotations(tmp_path):
+    """A file can be saved with other matrices only if these are rotations too."""
+    export = converter.to_onnx(apply_matrices, [X], params=rotation_params(1), verify=[X])
     assert export.report.fused == {"RotaryEmbedding": 1}
     path = tmp_path / "model.onnx"
-    export.save(path, rotations(2))
-    (got,) = converter.run(ir.load(path), [X]).values()
-    np.testing.assert_allclose(got, multiplied(rotations(2), X), atol=1e-5)
+    export.save(path, rotation_params(2))
+    (actual,) = converter.run(ir.load(path), [X]).values()
+    np.testing.assert_allclose(actual, apply_matrices(rotation_params(2), X), atol=1e-5)
     for change in (np.array([[1, 1], [1, 2]]), np.array([[1, 1], [-1, 1]])):
         with pytest.raises(converter.SaveError, match=r"are (equal|opposite) in"):
-            export.save(path, {"matrices": np.float32(rotations(2)["matrices"] * change)})
+            export.save(path, {"matrices": np.float32(rotation_params(2)["matrices"] * change)})
 
 
 def test_matrices_without_values_are_a_near_miss():
-    report = converter.to_onnx(multiplied, [X], params=jax.eval_shape(lambda: rotations(1))).report
+    report = converter.to_onnx(
+        apply_matrices, [X], params=jax.eval_shape(lambda: rotation_params(1))
+    ).report
     (miss,) = report.near_misses
     assert report.fused == {} and "not shown to be rotations" in miss.reason
 
 
 def test_weights_of_deformable_attention_stay_a_linear_layer():
-    """Fused, every query would need a copy of the layer's weights as its keys."""
+    """Deformable attention is not fused: each query would need its own copy of the weights."""
 
     def fn(params, queries, values):
         points = (queries @ params["weight"]).reshape(2, 7, 3, 6)

@@ -1,4 +1,4 @@
-"""What becomes of a harness: converted, run and judged."""
+"""Convert one call of JAX's harness, run the file, and compare it with JAX."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +18,12 @@ KINDS = get_args(Kind)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a file is.
+    """The result of one harness.
 
-    ``right`` in ONNX Runtime; ``strict`` if only a strict conversion is, and the other one reports
-    that it may differ; ``broken`` if it does not load or run, or if there is no file and no reason
-    that was meant.
+    ``right``: the file agrees with JAX in ONNX Runtime. ``strict``: only the file of a strict
+    conversion does, and the other one reports a deviation. ``refused``: the conversion raised one
+    of its own errors. ``wrong``: the file differs from JAX. ``broken``: the file does not load or
+    run, or the conversion raised another error.
     """
 
     kind: Kind
@@ -30,23 +31,23 @@ class Outcome:
 
 
 def outcome(harness: Any, opset: int = 23) -> Outcome:
-    """Convert, run and judge one harness; what is broken raises its own exception."""
+    """Convert and check one harness. An exception of a broken harness is not caught."""
     inputs = arguments(harness)
     specs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs]
     try:
         export = converter.to_onnx(harness.dyn_fun, specs, opset=opset)
     except (converter.UnsupportedError, converter.SpecError) as error:
         return Outcome("refused", str(error))
-    found = judged(export, harness, inputs)
-    if found.kind != "wrong" or not export.report.deviations:
-        return found
-    strict = converter.to_onnx(harness.dyn_fun, specs, opset=opset, strict=True)
-    exact = judged(strict, harness, inputs)
-    return Outcome("strict", found.detail) if exact.kind == "right" else exact
+    result = check_file(export, harness, inputs)
+    if result.kind != "wrong" or not export.report.deviations:
+        return result
+    strict_export = converter.to_onnx(harness.dyn_fun, specs, opset=opset, strict=True)
+    strict_result = check_file(strict_export, harness, inputs)
+    return Outcome("strict", result.detail) if strict_result.kind == "right" else strict_result
 
 
-def judged(export: converter.Export, harness: Any, inputs: Sequence[np.ndarray]) -> Outcome:
-    """The outcome of a file."""
+def check_file(export: converter.Export, harness: Any, inputs: Sequence[np.ndarray]) -> Outcome:
+    """Return whether a file agrees with its harness: ``right``, or ``wrong`` with differences."""
     onnx.checker.check_model(ir.to_proto(export.model), full_check=True)
     try:
         verdict = converter.check(export, reference(harness), inputs)

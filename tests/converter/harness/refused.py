@@ -1,4 +1,4 @@
-"""What is not right of JAX's harness at opset 23, and why."""
+"""The calls of JAX's harness that are not right at opset 23, with the reasons."""
 
 from fnmatch import fnmatch
 
@@ -11,12 +11,12 @@ REMAINING = {
     "top_k_sort_inf_nan_*": "XLA's smallest number is a NaN with its sign bit set; no operator of "
     "ONNX's before opset 26 sees that bit",
 }
-"""By the whole name. A row that nothing is left of may not be here; the last is wrong, all others
-are refused."""
+"""Reasons by a pattern of full harness names. Each pattern must match a harness of the sample. The
+files of `WRONG` differ from JAX; all other harnesses are refused."""
 
 WRONG = "top_k_sort_inf_nan_*"
 
 
 def reason(name: str) -> str | None:
-    """Why a harness is not right; `None` if it has to be."""
-    return next((why for row, why in REMAINING.items() if fnmatch(name, row)), None)
+    """Return why a harness is not right, or None if it has to be right."""
+    return next((text for pattern, text in REMAINING.items() if fnmatch(name, pattern)), None)

@@ -1,4 +1,4 @@
-"""Which of JAX's harnesses are tried: a fixed sample of each group."""
+"""Load JAX's table of harnesses and choose a fixed sample of each group."""
 
 import copy
 import importlib
@@ -20,10 +20,11 @@ DTYPES = (
 
 
 def whole() -> list[Any]:
-    """JAX's table. It draws some inputs when it is imported, from numpy's common generator.
+    """Return all harnesses of JAX's table.
 
-    Raises:
-        ImportError: this JAX comes without it, or absl-py is missing.
+    The table draws some inputs from numpy's global generator when it is imported, so that the
+    generator is seeded before and restored after it. **Raises** ImportError if this version of JAX
+    has no such table, or if absl-py is missing.
     """
     state = np.random.get_state()
     np.random.seed(7)
@@ -33,67 +34,69 @@ def whole() -> list[Any]:
 
 
 def sample(harnesses: list[Any], size: int) -> dict[str, Any]:
-    """At most ``size`` harnesses of a group by name, of the dtypes in turn.
+    """Return at most ``size`` harnesses of each group by full name, taking the dtypes in turn.
 
-    Which ones depends on their names alone, so that another release of JAX, which adds and removes
-    some, leaves the others. What JAX itself does not run on a CPU is left out.
+    The choice depends on the names alone, so that it stays stable when a release of JAX adds or
+    removes harnesses. Harnesses that JAX itself does not run on a CPU are left out.
     """
     groups: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for harness in sorted(harnesses, key=lambda h: zlib.crc32(h.fullname.encode())):
         dtype = np.dtype(harness.dtype).name
         if dtype in DTYPES and harness.filter("cpu"):
             groups[harness.group_name][dtype].append(harness)
-    chosen = {group: _in_turn(groups[group], size) for group in sorted(groups)}
-    return {h.fullname: _determined(h) for found in chosen.values() for h in found}
+    chosen = {group: _take_in_turn(groups[group], size) for group in sorted(groups)}
+    return {h.fullname: _keep_unique_parts(h) for selected in chosen.values() for h in selected}
 
 
-def _determined(harness: Any) -> Any:
-    """The same harness of what its result determines."""
+def _keep_unique_parts(harness: Any) -> Any:
+    """Return the harness with only the parts of its result that are unique (see `DETERMINED`)."""
     if harness.group_name not in DETERMINED:
         return harness
-    twin, decompose = copy.copy(harness), harness.fun
-    twin.fun = lambda *args: DETERMINED[harness.group_name](decompose(*args))
-    return twin
+    reduced, decompose = copy.copy(harness), harness.fun
+    reduced.fun = lambda *args: DETERMINED[harness.group_name](decompose(*args))
+    return reduced
 
 
-def _singular(result: Sequence[jax.Array]) -> list[jax.Array]:
-    """Singular values, their vectors up to the sign, and onto what the other vectors project."""
+def _unique_svd(result: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return the singular values, the absolute values of their vectors, and for the vectors of zero
+    singular values the projections onto their spaces."""
     values, *vectors = result
     if not vectors:
         return [values]
     left, right = vectors[0], jnp.swapaxes(vectors[1], -1, -2)
     count = values.shape[-1]
-    others = [v[..., count:] for v in (left, right)]
-    projections = [v @ jnp.swapaxes(v, -1, -2) for v in others]
+    null_vectors = [v[..., count:] for v in (left, right)]
+    projections = [v @ jnp.swapaxes(v, -1, -2) for v in null_vectors]
     return [values, *(jnp.abs(v[..., :count]) for v in (left, right)), *projections]
 
 
 DETERMINED: dict[str, Callable[[Any], Any]] = {
     "eigh": lambda result: jax.tree.map(jnp.abs, result),
-    "svd": _singular,
+    "svd": _unique_svd,
 }
-"""Eigenvectors are one as good as the other with either sign."""
+"""Functions by group that keep what is unique of a result: eigenvectors have either sign."""
 
 
-def _in_turn(by_dtype: dict[str, list[Any]], size: int) -> list[Any]:
+def _take_in_turn(by_dtype: dict[str, list[Any]], size: int) -> list[Any]:
+    """Return at most ``size`` harnesses: the first of each dtype, then the second of each, …"""
     rounds = zip_longest(*(by_dtype[dtype] for dtype in DTYPES if dtype in by_dtype))
-    return [harness for each in rounds for harness in each if harness is not None][:size]
+    return [harness for round_ in rounds for harness in round_ if harness is not None][:size]
 
 
 def arguments(harness: Any) -> list[np.ndarray]:
-    """The harness's own inputs, always the same, in the dtypes that JAX takes them in."""
+    """Return the inputs that the harness draws from a fixed seed, in the dtypes that JAX uses."""
     rng = np.random.RandomState(zlib.crc32(harness.fullname.encode()))
     return [np.asarray(jnp.asarray(x)) for x in harness.dyn_args_maker(rng)]
 
 
 def reference(harness: Any) -> Callable[..., Any]:
-    """What a file is held to: the harness's function.
+    """Return the function that a file is compared with: the harness's function.
 
-    Which of equal keys an unstable sort puts first JAX leaves open, and XLA's own order is that of
-    its algorithm; ours is the stable one.
+    An unstable sort is replaced by a stable one. JAX does not define the order of equal keys, and
+    the converter writes the stable order.
     """
-    given = harness.params
-    if harness.group_name != "sort" or given["is_stable"]:
+    params = harness.params
+    if harness.group_name != "sort" or params["is_stable"]:
         return harness.dyn_fun
-    how = {name: given[name] for name in ("dimension", "num_keys")}
-    return lambda *operands: lax.sort(operands, is_stable=True, **how)
+    options = {name: params[name] for name in ("dimension", "num_keys")}
+    return lambda *operands: lax.sort(operands, is_stable=True, **options)

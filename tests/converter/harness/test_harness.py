@@ -1,4 +1,4 @@
-"""JAX's own uses of its primitives: each is right, or refused for a reason that is listed."""
+"""JAX's harness of its primitives: each call agrees with JAX, or is refused for a listed reason."""
 
 from fnmatch import fnmatch
 
@@ -14,26 +14,27 @@ try:
 except ImportError as error:
     pytest.skip(f"JAX's table of uses of primitives: {error}", allow_module_level=True)
 
-EVERY = sample(TABLE, len(TABLE))
+ALL_HARNESSES = sample(TABLE, len(TABLE))
 SAMPLE = sample(TABLE, 12)
 GROUPS = sorted({harness.group_name for harness in SAMPLE.values()})
 
 
-def test_the_sample_is_of_the_whole_table():
+def test_sample_covers_the_table():
+    """The sample has most groups, and a harness for each pattern of `REMAINING`."""
     assert len(GROUPS) > 120
     assert len(SAMPLE) > 1000
-    for row in REMAINING:
-        assert any(fnmatch(name, row) for name in SAMPLE), row
+    for pattern in REMAINING:
+        assert any(fnmatch(name, pattern) for name in SAMPLE), pattern
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("table", [SAMPLE, EVERY], ids=["sample", "all"])
+@pytest.mark.parametrize("table", [SAMPLE, ALL_HARNESSES], ids=["sample", "all"])
 @pytest.mark.parametrize("group", GROUPS)
-def test_group(group, table):
-    """All of a group is right but for what is listed."""
-    found = {n: outcome(h) for n, h in table.items() if h.group_name == group}
+def test_harnesses_of_a_group_are_right_or_listed(group, table):
+    """Every harness of a group is right, except those that are listed in `refused.py`."""
+    outcomes = {n: outcome(h) for n, h in table.items() if h.group_name == group}
     jax.clear_caches()
-    for name, seen in found.items():
+    for name, result in outcomes.items():
         listed = "wrong" if fnmatch(name, WRONG) else "refused"
-        wanted = ("right", "strict") if reason(name) is None else (listed,)
-        assert seen.kind in wanted, f"{name}: {seen}"
+        allowed = ("right", "strict") if reason(name) is None else (listed,)
+        assert result.kind in allowed, f"{name}: {result}"

@@ -1,4 +1,4 @@
-"""Functions of one array, drawn: windows between transpositions, reshapes, vmap and residual sums.
+"""Draw functions of one array: windows between transpositions, reshapes, vmap and residual sums.
 
 A program is a list of lines ``x = <text>``, so that a failure can be printed and run again.
 """
@@ -21,14 +21,14 @@ from jax.scipy.ndimage import map_coordinates
 OPSETS = (17, 18, 20, 21, 23, 24)
 SIZES = (1, 2, 3, 3, 4, 4, 5, 6)
 LARGEST = 900
-"""Elements of the largest value."""
+"""The largest number of elements that a value of a program may have."""
 
 Shape = tuple[int, ...]
 Text = str
 
 
 def numbers(seed: int, *shape: int) -> jax.Array:
-    """Return fixed weights of a shape."""
+    """Return weights of a shape, which depend on the seed alone."""
     return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), jnp.float32)
 
 
@@ -40,7 +40,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Program:
-    """The shape of the input, the lines, and the opset to convert them at."""
+    """A function of one array: the shape of its input, its lines, and the opset of its file."""
 
     shape: Shape
     lines: tuple[Text, ...]
@@ -62,14 +62,15 @@ class Draw:
         self.rng = random.Random(seed)
         self.shape: Shape = ()
 
-    def chance(self, share: float = 0.5) -> bool:
-        return self.rng.random() < share
+    def chance(self, probability: float = 0.5) -> bool:
+        """Return True with this probability."""
+        return self.rng.random() < probability
 
     def pick(self, options: Sequence[Any]) -> Any:
         return self.rng.choice(options)
 
     def axes(self, low: int, high: int) -> list[int]:
-        """Some of the axes, in order."""
+        """Return between `low` and `high` of the axes, in order."""
         count = min(self.rng.randint(low, high), len(self.shape))
         return sorted(self.rng.sample(range(len(self.shape)), count))
 
@@ -80,7 +81,7 @@ class Draw:
         return self.rng.randint(0, 99)
 
     def padding(self, most: int) -> list[tuple[int, int]]:
-        """Widths at both ends of each axis, of one or two axes other than zero."""
+        """Return the padding at both ends of each axis, up to `most`; one or two axes have any."""
         chosen = self.axes(1, 2)
         return [
             (self.rng.randint(0, most), self.rng.randint(0, most)) if i in chosen else (0, 0)
@@ -96,17 +97,19 @@ def transposed(d: Draw) -> Text:
 
 
 def merged(d: Draw) -> Text:
-    """Two neighbouring axes as one."""
-    at = d.rng.randrange(len(d.shape) - 1)
-    return f"x.reshape({[*d.shape[:at], d.shape[at] * d.shape[at + 1], *d.shape[at + 2 :]]})"
+    """Merge two neighbouring axes by a reshape."""
+    axis = d.rng.randrange(len(d.shape) - 1)
+    return (
+        f"x.reshape({[*d.shape[:axis], d.shape[axis] * d.shape[axis + 1], *d.shape[axis + 2 :]]})"
+    )
 
 
 def split(d: Draw) -> Text:
-    """One axis as two."""
-    at = d.rng.randrange(len(d.shape))
-    size = d.shape[at]
+    """Split one axis into two by a reshape."""
+    axis = d.rng.randrange(len(d.shape))
+    size = d.shape[axis]
     part = d.pick([n for n in range(1, size + 1) if size % n == 0])
-    return f"x.reshape({[*d.shape[:at], part, size // part, *d.shape[at + 1 :]]})"
+    return f"x.reshape({[*d.shape[:axis], part, size // part, *d.shape[axis + 1 :]]})"
 
 
 ORDERS = (transposed, transposed, transposed, merged, split)
@@ -119,17 +122,17 @@ def pointwise(d: Draw) -> Text:
 
 
 def weighted(d: Draw) -> Text:
-    """A parameter that is broadcast."""
+    """Add, subtract or multiply by a parameter that is broadcast."""
     shape = [n if d.chance() else 1 for n in d.shape]
     return f"x {d.pick('+*-')} numbers({d.seed()}, *{shape})"
 
 
 def residual(d: Draw) -> Text:
-    """The sum of the value and of what came of it, both from one transposition perhaps."""
-    order = d.permutation()
-    back = [order.index(i) for i in range(len(order))]
+    """Add a function of the transposed value, transposed back, to the value."""
+    permutation = d.permutation()
+    inverse = [permutation.index(i) for i in range(len(permutation))]
     inner = d.pick(("jnp.tanh(y)", "jax.nn.standardize(y)", "y[..., ::-1]", "y - y.mean(0)"))
-    return f"x + (lambda y: {inner})(x.transpose({order})).transpose({back})"
+    return f"x + (lambda y: {inner})(x.transpose({permutation})).transpose({inverse})"
 
 
 def doubled(d: Draw) -> Text:
@@ -156,7 +159,7 @@ def padded(d: Draw) -> Text:
     if d.chance(0.7):
         return f"jnp.pad(x, {d.padding(2)}, {d.pick(MODES)!r})"
     config = [(low, high, d.pick((0, 0, 1))) for low, high in d.padding(2)]
-    cut = d.rng.randrange(len(config))  # one element less, or one that is padding
+    cut = d.rng.randrange(len(config))  # a negative padding removes one element
     config[cut] = (config[cut][0] - 1, *config[cut][1:])
     return f"lax.pad(x, jnp.float32(0.5), {config})"
 
@@ -180,34 +183,34 @@ def pooled(d: Draw) -> Text:
 
 
 def convolved(d: Draw) -> Text:
-    """A convolution whose axes have any order, which may be dilated, grouped or transposed."""
+    """Convolve with axes in any order, and perhaps dilations, groups or a transposition."""
     rank = len(d.shape)
     letters = ["N", "C", *"HWD"[: rank - 2]]
-    left = "".join(d.rng.sample(letters, rank)) if d.chance() else "N" + "HWD"[: rank - 2] + "C"
-    out = left if d.chance(0.7) else "".join(d.rng.sample(letters, rank))
-    channels = d.shape[left.index("C")]
+    lhs_spec = "".join(d.rng.sample(letters, rank)) if d.chance() else "N" + "HWD"[: rank - 2] + "C"
+    out_spec = lhs_spec if d.chance(0.7) else "".join(d.rng.sample(letters, rank))
+    channels = d.shape[lhs_spec.index("C")]
     groups = d.pick([n for n in range(1, channels + 1) if channels % n == 0])
-    space = [d.rng.randint(1, min(3, d.shape[left.index(c)])) for c in letters[2:]]
-    right = "OI" + "".join(letters[2:])
-    kernel = (groups * d.rng.randint(1, 2), channels // groups, *space)
-    strides, dilation = ([d.rng.randint(1, 2) for _ in space] for _ in range(2))
-    spread = [d.rng.randint(1, 2) if d.chance(0.3) else 1 for _ in space]
-    padding = d.pick(("'SAME'", str([(d.rng.randint(0, 2), 2) for _ in space])))
-    if spread != [1] * len(space):
-        padding = str([(d.rng.randint(1, 2), 2) for _ in space])
+    spatial = [d.rng.randint(1, min(3, d.shape[lhs_spec.index(c)])) for c in letters[2:]]
+    kernel_spec = "OI" + "".join(letters[2:])
+    kernel = (groups * d.rng.randint(1, 2), channels // groups, *spatial)
+    strides, rhs_dilation = ([d.rng.randint(1, 2) for _ in spatial] for _ in range(2))
+    lhs_dilation = [d.rng.randint(1, 2) if d.chance(0.3) else 1 for _ in spatial]
+    padding = d.pick(("'SAME'", str([(d.rng.randint(0, 2), 2) for _ in spatial])))
+    if lhs_dilation != [1] * len(spatial):
+        padding = str([(d.rng.randint(1, 2), 2) for _ in spatial])
     return (
         f"lax.conv_general_dilated(x, numbers({d.seed()}, *{kernel}), {strides}, {padding}, "
-        f"lhs_dilation={spread}, rhs_dilation={dilation}, feature_group_count={groups}, "
-        f"dimension_numbers=({left!r}, {right!r}, {out!r}))"
+        f"lhs_dilation={lhs_dilation}, rhs_dilation={rhs_dilation}, feature_group_count={groups}, "
+        f"dimension_numbers=({lhs_spec!r}, {kernel_spec!r}, {out_spec!r}))"
     )
 
 
 def sampled(d: Draw) -> Text:
-    """Places between elements along the last two axes, of all others."""
+    """Interpolate between elements along the last two axes, at each index of the other axes."""
     mode, order = d.pick(("constant", "nearest", "wrap")), d.pick((0, 1, 1))
     count = d.rng.randint(1, 5)
-    places = f"list(numbers({d.seed()}, 2, {count}) * 3)"
-    inner = f"lambda a: map_coordinates(a, {places}, {order}, {mode!r})"
+    coordinates = f"list(numbers({d.seed()}, 2, {count}) * 3)"
+    inner = f"lambda a: map_coordinates(a, {coordinates}, {order}, {mode!r})"
     return f"jax.vmap({inner})(x.reshape(-1, *x.shape[-2:])).reshape(*x.shape[:-2], {count})"
 
 
@@ -222,19 +225,19 @@ def layer_normed(d: Draw) -> Text:
 
 
 def group_normed(d: Draw) -> Text:
-    """Norms of groups of channels, which are the second or the last axis."""
-    at = d.pick((1, len(d.shape) - 1))
-    channels = d.shape[at]
+    """Normalize groups of channels, which are the second or the last axis."""
+    axis = d.pick((1, len(d.shape) - 1))
+    channels = d.shape[axis]
     groups = d.pick([n for n in range(1, channels + 1) if channels % n == 0])
-    wide = [*d.shape[:at], groups, channels // groups, *d.shape[at + 1 :]]
-    axes = tuple(i for i in range(1, len(wide)) if i != at)
-    return f"jax.nn.standardize(x.reshape({wide}), {axes}).reshape({list(d.shape)})"
+    grouped = [*d.shape[:axis], groups, channels // groups, *d.shape[axis + 1 :]]
+    axes = tuple(i for i in range(1, len(grouped)) if i != axis)
+    return f"jax.nn.standardize(x.reshape({grouped}), {axes}).reshape({list(d.shape)})"
 
 
 def batch_normed(d: Draw) -> Text:
-    """Norms of channels by parameters, anywhere."""
-    at = d.rng.randrange(len(d.shape))
-    shape = [n if i == at else 1 for i, n in enumerate(d.shape)]
+    """Normalize one axis by parameters for its mean and its variance."""
+    axis = d.rng.randrange(len(d.shape))
+    shape = [n if i == axis else 1 for i, n in enumerate(d.shape)]
     mean, scale = (f"numbers({d.seed()}, *{shape})" for _ in range(2))
     return f"(x - {mean}) * lax.rsqrt(abs({scale}) + 0.1)"
 
@@ -248,17 +251,17 @@ def rms_normed(d: Draw) -> Text:
 
 
 def sliced(d: Draw) -> Text:
-    at = d.rng.randrange(len(d.shape))
-    start, stride = d.rng.randrange(d.shape[at]), d.pick((1, 2, -1))
-    return f"x[({'slice(None), ' * at}slice({start}, None, {stride}),)]"
+    axis = d.rng.randrange(len(d.shape))
+    start, stride = d.rng.randrange(d.shape[axis]), d.pick((1, 2, -1))
+    return f"x[({'slice(None), ' * axis}slice({start}, None, {stride}),)]"
 
 
 def gathered(d: Draw) -> Text:
-    at = d.rng.randrange(len(d.shape))
-    places = [d.rng.randrange(d.shape[at]) for _ in range(d.rng.randint(1, 4))]
+    axis = d.rng.randrange(len(d.shape))
+    indices = [d.rng.randrange(d.shape[axis]) for _ in range(d.rng.randint(1, 4))]
     if d.chance():
-        return f"jnp.take(x, np.array({places}), {at})"
-    return f"x[({'slice(None), ' * at}np.array({places}),)]"
+        return f"jnp.take(x, np.array({indices}), {axis})"
+    return f"x[({'slice(None), ' * axis}np.array({indices}),)]"
 
 
 def rolled(d: Draw) -> Text:
@@ -270,31 +273,32 @@ WINDOWS: tuple[Callable[[Draw], Text], ...] = (
     *(resized, resized, resized, padded, pooled, pooled, convolved, convolved, sampled),
     *(layer_normed, group_normed, batch_normed, rms_normed, sliced, gathered, rolled),
 )
-"""What is written as an operator with axes of its own."""
+"""Steps whose ONNX operators need an order of axes; repeated rows are drawn more often."""
 
 # ------------------------------------------------------------------------------------- programs
 
 
 def under_vmap(d: Draw, make: Callable[[Draw], Text]) -> Text:
-    """A step of the entries of one axis."""
-    at = d.rng.randrange(len(d.shape))
+    """Return the line that applies a step of `make` under `jax.vmap` along one axis."""
+    axis = d.rng.randrange(len(d.shape))
     inner = Draw(str(d.rng.random()))
-    inner.shape = (*d.shape[:at], *d.shape[at + 1 :])
-    return f"jax.vmap(lambda x: {make(inner)}, {at}, {d.rng.randrange(2)})(x)"
+    inner.shape = (*d.shape[:axis], *d.shape[axis + 1 :])
+    return f"jax.vmap(lambda x: {make(inner)}, {axis}, {d.rng.randrange(2)})(x)"
 
 
 def result_shape(shape: Shape, line: Text) -> Shape:
-    """The shape of a line's value. **Raises** what JAX does where the line does not fit."""
+    """Return the shape of a line's value. **Raises** JAX's own error if the line does not fit."""
     program = Program(shape, (line,), OPSETS[0])
     return jax.eval_shape(program, jax.ShapeDtypeStruct(shape, jnp.float32)).shape
 
 
 def is_usable(shape: Shape) -> bool:
+    """Whether a value of this shape has two to five axes, and neither no nor too many elements."""
     return 2 <= len(shape) <= 5 and 0 < math.prod(shape) <= LARGEST
 
 
-def step(d: Draw, makers: Sequence[Callable[[Draw], Text]]) -> Text:
-    """A line that fits the value, of which most do."""
+def draw_line(d: Draw, makers: Sequence[Callable[[Draw], Text]]) -> Text:
+    """Draw lines until one fits the value. Update the shape of the value and return the line."""
     while True:
         make = d.pick(makers)
         vmapped = make in WINDOWS and len(d.shape) > 2 and d.chance(0.2)
@@ -309,15 +313,15 @@ def step(d: Draw, makers: Sequence[Callable[[Draw], Text]]) -> Text:
 
 
 def draw(seed: str, window: Callable[[Draw], Text]) -> Program:
-    """Return a window of a kind, and perhaps another one, between changes of the order of axes.
+    """Return a program with a window of this kind and perhaps another, between changes of layout.
 
-    What treats all elements alike and norms stand before and behind it.
+    Elementwise steps and norms stand before and behind the window.
     """
     d = Draw(seed)
     while not is_usable(d.shape):
         d.shape = tuple(d.pick(SIZES) for _ in range(d.rng.randint(3, 5)))
     shape, lines = d.shape, list[Text]()
-    for makers, share in (
+    for makers, probability in (
         (ORDERS, 0.7),
         ((layer_normed, *EVERY), 0.7),
         (ORDERS, 0.3),
@@ -327,5 +331,5 @@ def draw(seed: str, window: Callable[[Draw], Text]) -> Program:
         (WINDOWS, 0.3),
         (ORDERS, 0.5),
     ):
-        lines += [step(d, makers)] if d.chance(share) else []
+        lines += [draw_line(d, makers)] if d.chance(probability) else []
     return Program(shape, tuple(lines), d.pick(OPSETS))

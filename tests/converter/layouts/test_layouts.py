@@ -1,6 +1,6 @@
-"""Windows, norms and gathers between transpositions, reshapes, vmap and sums run as in JAX.
+"""Compare windows, norms and gathers between transpositions, reshapes, vmap and sums with JAX.
 
-A file is run as it is and as ONNX Runtime's optimiser changes it, and compared with JAX.
+ONNX Runtime runs each file with its graph optimizations disabled and enabled.
 """
 
 import jax
@@ -16,14 +16,15 @@ LEVELS = (
     ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
     ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 )
-NEAR = 1e-4
-"""Of the largest number; what is further off is judged by how far roundings move every element."""
+TOLERANCE = 1e-4
+"""Relative to the largest element. Larger differences are judged by `converter.check`, which
+compares every element with perturbed evaluations."""
 
 SEEDS = 2
 
 
-def results(model, x):
-    """What ONNX Runtime gives at each level."""
+def outputs_by_level(model, x):
+    """Yield the output of ONNX Runtime at each optimization level."""
     content = ir.to_proto(model).SerializeToString()
     for level in LEVELS:
         options = ort.SessionOptions()
@@ -34,24 +35,25 @@ def results(model, x):
         yield session.run(None, feeds)[0]
 
 
-def check(program, seed=0):
+def assert_matches_jax(program, seed=0):
+    """Assert that the file of a program computes what JAX does, for inputs of this seed."""
     x = np.random.default_rng(seed).standard_normal(program.shape).astype(np.float32)
     export = converter.to_onnx(program, [program.shape], opset=program.opset)
-    wanted = np.asarray(jax.jit(program)(x))
-    size = np.max(np.abs(wanted), where=np.isfinite(wanted), initial=1.0)
+    expected = np.asarray(jax.jit(program)(x))
+    scale = np.max(np.abs(expected), where=np.isfinite(expected), initial=1.0)
     try:
-        near = [
-            got.shape == wanted.shape
-            and np.allclose(got, wanted, rtol=0, atol=NEAR * size, equal_nan=True)
-            for got in results(export.model, x)
+        is_near = [
+            actual.shape == expected.shape
+            and np.allclose(actual, expected, rtol=0, atol=TOLERANCE * scale, equal_nan=True)
+            for actual in outputs_by_level(export.model, x)
         ]
     except (ort.capi.onnxruntime_pybind11_state.Fail, RuntimeError) as error:
         raise AssertionError(f"{program}\n{error}") from error
-    verdict = None if all(near) else converter.check(export, program, [x])
+    verdict = None if all(is_near) else converter.check(export, program, [x])
     assert verdict is None or verdict.passed, f"{program}\n{verdict.differences[:1]}"
 
 
-FOUND = {
+RESIZES_BEHIND_NORMS = {
     "channels of a norm": Program(
         (2, 4, 3, 6),
         (
@@ -82,30 +84,30 @@ FOUND = {
         20,
     ),
 }
-"""Programs of which ONNX Runtime's optimiser made a resize that it does not run."""
+"""Programs in which ONNX Runtime's optimizer once created a Resize that it cannot run."""
 
 
-@pytest.mark.parametrize("name", FOUND)
-def test_found(name):
-    check(FOUND[name])
+@pytest.mark.parametrize("name", RESIZES_BEHIND_NORMS)
+def test_resizes_behind_norms_match_jax(name):
+    assert_matches_jax(RESIZES_BEHIND_NORMS[name])
 
 
 KINDS = list(dict.fromkeys(WINDOWS))
 
 
 @pytest.mark.parametrize("window", KINDS, ids=lambda window: window.__name__)
-def test_between_layouts(window):
+def test_windows_between_layouts_match_jax(window):
     for seed in range(SEEDS):
-        check(draw(f"{window.__name__}/{seed}", window), seed)
+        assert_matches_jax(draw(f"{window.__name__}/{seed}", window), seed)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("window", KINDS, ids=lambda window: window.__name__)
-def test_many_between_layouts(window):
+def test_many_windows_between_layouts_match_jax(window):
     for seed in range(SEEDS, 100):
         if seed % 25 == 0:
             jax.clear_caches()
-        check(draw(f"{window.__name__}/{seed}", window), seed)
+        assert_matches_jax(draw(f"{window.__name__}/{seed}", window), seed)
 
 
 def test_every_opset_is_drawn():

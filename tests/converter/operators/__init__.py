@@ -1,1 +1,1 @@
-"""What ONNX Runtime's operators give for NaN, infinities and the ends of a dtype's range."""
+"""Operators of ONNX Runtime on NaN, infinities and the limits of dtypes, compared with JAX."""

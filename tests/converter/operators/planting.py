@@ -1,4 +1,4 @@
-"""Programs run with NaN and infinities in one of their operands, and where files differ then."""
+"""Run programs with NaN and infinities in one operand, and record where files differ from JAX."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,16 +23,16 @@ PLANTED = {
     "zeros": (0.0, -0.0),
 }
 POSITIONS = ("first", "last", "one", "several", "all")
-DIGITS = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-6}
-"""How far numbers may be apart for the largest of them: what is looked for here is no rounding."""
+TOLERANCES = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-6}
+"""Tolerance relative to the largest number, by dtype. It is wide: rounding is tested elsewhere."""
 
 Kind = tuple[str, str]
-"""What JAX has, and what the file has in its place."""
+"""The kinds of number (see `kind_of`) that JAX and the file compute for the same element."""
 
 
 @dataclass
 class Observation:
-    """Differences by kind, with an example of each, and the file that they were seen in."""
+    """Number of differences by kind, an example of each kind, and the file that has them."""
 
     export: Export
     kinds: Counter[Kind] = field(default_factory=Counter)
@@ -48,62 +48,71 @@ def observe(
     levels: Sequence[Level] = ("all",),
     rounds: int = 1,
 ) -> Observation:
-    """Plant each kind of number in each operand, and compare the file with JAX."""
+    """Convert a program, and compare the file with JAX for each row of `PLANTED` in each operand.
+
+    The comparison is repeated for each optimization level, with new numbers in each round.
+    """
     specs = [(shape, dtype) for shape in program.shapes]
-    seen = Observation(converter.to_onnx(program.fn, specs, opset=opset, strict=strict))
-    live = {level: session(seen.export, level=level) for level in levels}
+    observation = Observation(converter.to_onnx(program.fn, specs, opset=opset, strict=strict))
+    sessions = {level: session(observation.export, level=level) for level in levels}
     compiled, rng = jax.jit(lambda *operands: program.fn(*operands)), np.random.default_rng(0)
     for _ in range(rounds):
-        for where, operands in planted(program, dtype, rng):
-            wanted = [np.asarray(y) for y in jax.tree.leaves(compiled(*operands))]
-            for level, model in live.items():
+        for description, operands in plant(program, dtype, rng):
+            expected = [np.asarray(y) for y in jax.tree.leaves(compiled(*operands))]
+            for level, model in sessions.items():
                 results = run(model, operands).values()
-                for got, right in zip(results, wanted, strict=True):
-                    for kind, example in differing(got, right, DIGITS[dtype]):
-                        seen.kinds[kind] += 1
-                        seen.examples.setdefault(kind, f"{example} with {where} ({level})")
-    return seen
+                for actual, reference in zip(results, expected, strict=True):
+                    for kind, example in find_differences(actual, reference, TOLERANCES[dtype]):
+                        observation.kinds[kind] += 1
+                        observation.examples.setdefault(
+                            kind, f"{example} with {description} ({level})"
+                        )
+    return observation
 
 
-def planted(
+def plant(
     program: Program, dtype: str, rng: np.random.Generator
 ) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """Operands of ordinary numbers, but for what is planted in one of them."""
-    for operand, (what, numbers), position in product(
+    """Yield operands of ordinary numbers with special numbers in one of them, and a description."""
+    for operand, (name, numbers), position in product(
         range(len(program.shapes)), PLANTED.items(), POSITIONS
     ):
         operands = [rng.standard_normal(shape).astype(dtype) for shape in program.shapes]
         flat = operands[operand].reshape(-1)
-        places = {"first": [0], "last": [flat.size - 1], "all": range(flat.size)}
+        positions = {"first": [0], "last": [flat.size - 1], "all": range(flat.size)}
         count = 1 if position == "one" else min(flat.size, 4)
-        chosen = places.get(position, rng.choice(flat.size, count, replace=False))
-        flat[chosen] = rng.choice(numbers, len(chosen))
-        yield f"{what} {position} in operand {operand}", operands
+        indices = positions.get(position, rng.choice(flat.size, count, replace=False))
+        flat[indices] = rng.choice(numbers, len(indices))
+        yield f"{name} {position} in operand {operand}", operands
 
 
-def differing(got: np.ndarray, wanted: np.ndarray, digits: float) -> Iterator[tuple[Kind, str]]:
-    """Each kind of difference between two arrays, with the first of its elements."""
-    assert got.dtype == wanted.dtype and got.shape == wanted.shape
-    if not jnp.issubdtype(wanted.dtype, jnp.floating):
-        for i in np.argwhere(got != wanted)[:1]:
-            yield ("integer", "integer"), f"{got[tuple(i)]}, not {wanted[tuple(i)]}"
+def find_differences(
+    actual: np.ndarray, expected: np.ndarray, digits: float
+) -> Iterator[tuple[Kind, str]]:
+    """Yield each kind of difference between two arrays, with a description of the first element."""
+    assert actual.dtype == expected.dtype and actual.shape == expected.shape
+    if not jnp.issubdtype(expected.dtype, jnp.floating):
+        for i in np.argwhere(actual != expected)[:1]:
+            yield ("integer", "integer"), f"{actual[tuple(i)]}, not {expected[tuple(i)]}"
         return
-    one, two = got.astype(np.float64), wanted.astype(np.float64)
-    largest = np.max(np.abs(two), where=np.isfinite(two), initial=1)
-    same = (one == two) | (np.isnan(one) & np.isnan(two))
-    both = np.isfinite(one) & np.isfinite(two)
-    apart = np.subtract(one, two, where=both, out=np.full(one.shape, np.inf))
-    near = np.abs(apart) <= digits * largest
+    actual_wide, expected_wide = actual.astype(np.float64), expected.astype(np.float64)
+    largest = np.max(np.abs(expected_wide), where=np.isfinite(expected_wide), initial=1)
+    is_same = (actual_wide == expected_wide) | (np.isnan(actual_wide) & np.isnan(expected_wide))
+    are_finite = np.isfinite(actual_wide) & np.isfinite(expected_wide)
+    difference = np.subtract(
+        actual_wide, expected_wide, where=are_finite, out=np.full(actual_wide.shape, np.inf)
+    )
+    is_near = np.abs(difference) <= digits * largest
     kinds = set[Kind]()
-    for i in map(tuple, np.argwhere(~(same | near))):
-        kind = kind_of(two[i]), kind_of(one[i])
+    for i in map(tuple, np.argwhere(~(is_same | is_near))):
+        kind = kind_of(expected_wide[i]), kind_of(actual_wide[i])
         if kind not in kinds:
             kinds.add(kind)
-            yield kind, f"{one[i]}, not {two[i]} at {list(map(int, i))}"
+            yield kind, f"{actual_wide[i]}, not {expected_wide[i]} at {list(map(int, i))}"
 
 
 def kind_of(number: float) -> str:
-    """NaN, an infinity or a number."""
+    """Return "NaN", "infinity" or "number"."""
     if np.isnan(number):
         return "NaN"
     return "infinity" if np.isinf(number) else "number"

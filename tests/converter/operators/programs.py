@@ -1,4 +1,4 @@
-"""Programs of JAX that become one operator of ONNX each, whose operands are all inputs."""
+"""JAX programs that each become one ONNX operator, and whose operands are all inputs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """Function of float operands that becomes the operation ``op`` of the graph.
+    """A function of float operands that becomes the operation ``op`` of the graph.
 
-    It can be written ``since`` some opset, and is tried by default at another. Its ``deviation``
-    is noted of another operation. What is noted is ``unseen`` where nothing differs, for that
-    reason.
+    ``since`` is the first opset at which it can be written, and ``opset`` the one that the default
+    tier tests. ``deviation`` is the operation whose deviation is reported, if that is not ``op``.
+    ``unseen`` is the reason why a reported deviation changes no result of this program.
     """
 
     name: str
@@ -59,7 +59,7 @@ def rms_norm(x: Array, scale: Array) -> Array:
 
 
 def group_norm(x: Array, scale: Array, bias: Array, groups: int) -> Array:
-    """Normalize [batch, channels, positions]."""
+    """Normalize groups of channels of an array [batch, channels, positions]."""
     split = x.reshape(x.shape[0], groups, -1)
     mean = split.mean(-1, keepdims=True)
     variance = jnp.square(split - mean).mean(-1, keepdims=True)
@@ -72,12 +72,12 @@ def batch_norm(x: Array, scale: Array, mean: Array, variance: Array, bias: Array
     return x * s[:, None] + (bias - mean * s)[:, None]
 
 
-def known_norm(statistics: Sequence[Array], x: Array) -> Array:
+def constant_batch_norm(statistics: Sequence[Array], x: Array) -> Array:
     return batch_norm(x, *statistics)
 
 
 STATISTICS = [np.linspace(start, start + 1, 3, dtype=np.float32) for start in (-1, -0.5, 1, 0)]
-"""Scale, mean, variance and bias."""
+"""Scale, mean, variance and bias of `batch_norm` that are known when the file is written."""
 
 NORMS = (
     Program("layer norm", "layer_norm", layer_norm, ((3, 5), (5,), (5,))),
@@ -88,7 +88,8 @@ NORMS = (
     Program("instance norm", "group_norm", partial(group_norm, groups=4),
             ((2, 4, 6), (4,), (4,))),
     Program("group norm", "layer_norm", partial(group_norm, groups=2), ((2, 4, 6), (4,), (4,))),
-    Program("batch norm", "batch_norm", eqx.Partial(known_norm, STATISTICS), ((2, 3, 4),)),
+    Program("batch norm", "batch_norm", eqx.Partial(constant_batch_norm, STATISTICS),
+            ((2, 3, 4),)),
     Program("batch norm of a computed mean", "rsqrt", batch_norm,
             ((2, 3, 4), (3,), (3,), (3,), (3,))),
     Program("softmax", "softmax", jax.nn.softmax, ((3, 5),)),
@@ -108,7 +109,7 @@ VISIBLE = np.tri(5, 7, 1, dtype=bool)
 
 
 def attention(change: Callable[..., Array]) -> Callable[..., Array]:
-    """Attention whose scores are changed, with further operands."""
+    """Return attention with the scores ``change(scores, *more)``, where ``more`` are inputs."""
 
     def fn(q: Array, k: Array, v: Array, *more: Array) -> Array:
         repeats = q.shape[1] // k.shape[1]
@@ -131,20 +132,20 @@ def rotary_pairs(x: Array, angles: Array) -> Array:
     return jnp.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
 
 
-def rotary_rest(x: Array, angles: Array) -> Array:
+def rotary_after_first(x: Array, angles: Array) -> Array:
     """Leave the first token as it is."""
     first, rest = x[..., :1, :], x[..., 1:, :]
     return jnp.concatenate([first, rotary(rest, angles)], -2)
 
 
-TURNED: Sequence[Shape] = ((2, 3, 5, 8), (5, 4))
+ROTARY_SHAPES: Sequence[Shape] = ((2, 3, 5, 8), (5, 4))
 ATTENTION = (
     Program("attention", "attention", attention(lambda s: s), HEADS, 23),
     Program("attention of shared keys", "attention", attention(lambda s: s), SHARED, 23),
     Program("attention with a cap", "attention", attention(lambda s: 5 * jnp.tanh(s / 5)), HEADS,
             23),
     Program("attention with an added mask", "attention", attention(jnp.add), (*HEADS, (5, 7)), 23,
-            unseen="NaN that the maximum of a mask leaves out is in the softmax of its row"),
+            unseen="NaN that the maximum of a mask drops is in the softmax of its row"),
     *(Program(f"attention filled with {fill:g}", "attention",
               attention(lambda s, fill=fill: jnp.where(VISIBLE, s, fill)), HEADS, 23)
       for fill in (-np.inf, -1e9, float(np.finfo(np.float32).min))),
@@ -157,26 +158,26 @@ ATTENTION = (
             partial(jax.nn.dot_product_attention, is_causal=True), ((2, 6, 3, 8),) * 3, 23),
     Program("attention of hidden rows", "attention",
             attention(lambda s, m: jnp.where((m > 0)[:, None], s, -1e9)), (*HEADS, (5,)), 23),
-    Program("rotary", "rotary_heads", rotary, TURNED, 23),
-    Program("rotary of pairs", "rotary_heads", rotary_pairs, TURNED, 23),
-    Program("rotary of the rest", "rotary_heads", rotary_rest, ((2, 3, 5, 8), (4, 4)), 23,
+    Program("rotary", "rotary_heads", rotary, ROTARY_SHAPES, 23),
+    Program("rotary of pairs", "rotary_heads", rotary_pairs, ROTARY_SHAPES, 23),
+    Program("rotary of the rest", "rotary_heads", rotary_after_first, ((2, 3, 5, 8), (4, 4)), 23,
             deviation="rotary"),
-    Program("rotary written out", "mul", rotary_rest, ((2, 3, 5, 8), (4, 4)), opset=20,
+    Program("rotary written out", "mul", rotary_after_first, ((2, 3, 5, 8), (4, 4)), opset=20,
             deviation="rotary"),
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------- recurrence
 
 
-def loop(step: Callable[..., Any], states: int, **how: Any) -> Callable[..., Any]:
-    """Loop over [rounds, batch, width] with weights, a bias and the first states."""
+def loop(step: Callable[..., Any], states: int, **options: Any) -> Callable[..., Any]:
+    """Return a scan of `step` over [rounds, batch, width] with weights, a bias and states."""
 
-    def fn(x: Array, w: Array, r: Array, b: Array, *first: Array) -> Any:
-        def turn(carry: Any, row: Array) -> Any:
+    def fn(x: Array, w: Array, r: Array, b: Array, *initial: Array) -> Any:
+        def scan_step(carry: Any, row: Array) -> Any:
             new = step(carry, row, w, r, b)
             return new, new[0]
 
-        return lax.scan(turn, first[:states], x, **how)
+        return lax.scan(scan_step, initial[:states], x, **options)
 
     return fn
 
@@ -210,7 +211,7 @@ RECURRENT = (
         "rnn",
         loop(rnn(jnp.tanh), 1),
         cell(1, 1),
-        unseen="the operator's tanh is off by some digits, and of NaN is NaN",
+        unseen="the operator's tanh loses some digits, and is NaN for NaN",
     ),
     Program("rnn of relu", "rnn", loop(rnn(jax.nn.relu), 1), cell(1, 1)),
     Program("rnn of hard sigmoid", "rnn", loop(rnn(jax.nn.hard_sigmoid), 1), cell(1, 1)),
@@ -227,7 +228,7 @@ def window(op: Callable[..., Any], start: float, size: Shape, **more: Any) -> Ca
 
 
 def average(padding: str) -> Callable[..., Array]:
-    """Average over windows of those elements that are not padding."""
+    """Return the average over windows of the elements that are not padding."""
 
     def fn(x: Array) -> Array:
         total, count = (
@@ -240,18 +241,20 @@ def average(padding: str) -> Callable[..., Array]:
     return fn
 
 
-def conv(x: Array, w: Array, **how: Any) -> Array:
-    return lax.conv_general_dilated(x, w, **{"window_strides": (1, 1), "padding": "SAME", **how})
+def conv(x: Array, w: Array, **options: Any) -> Array:
+    return lax.conv_general_dilated(
+        x, w, **{"window_strides": (1, 1), "padding": "SAME", **options}
+    )
 
 
-def resize(shape: Shape, method: str, **how: Any) -> Callable[..., Array]:
-    return lambda x: jax.image.resize(x, shape, method, **how)
+def resize(shape: Shape, method: str, **options: Any) -> Callable[..., Array]:
+    return lambda x: jax.image.resize(x, shape, method, **options)
 
 
 def sampled(mode: str) -> Callable[..., Array]:
     def fn(x: Array, points: Array) -> Array:
-        where = [2 + 2 * points[..., 0], 3 + 3 * points[..., 1]]
-        return jax.vmap(lambda c: map_coordinates(c, where, order=1, mode=mode))(x)
+        coordinates = [2 + 2 * points[..., 0], 3 + 3 * points[..., 1]]
+        return jax.vmap(lambda c: map_coordinates(c, coordinates, order=1, mode=mode))(x)
 
     return fn
 
@@ -309,7 +312,7 @@ WINDOWS = (
 # ------------------------------------------------------------------ products, reductions, scatters
 
 ROWS = np.array([2, 0, 2, 4], np.int32)
-FAR = np.array([2, -9, 7, 4], np.int32)
+OUT_OF_RANGE = np.array([2, -9, 7, 4], np.int32)
 TABLE: Sequence[Shape] = ((5, 3), (4, 3))
 
 
@@ -321,12 +324,12 @@ def reductions(name: str, op: str, fn: Callable[..., Array]) -> list[Program]:
     ]
 
 
-def scatters(name: str, op: str, indices: Any, **how: Any) -> Program:
+def scatters(name: str, op: str, indices: Any, **options: Any) -> Program:
     def fn(x: Array, updates: Array) -> Array:
-        return getattr(x.at[indices], name)(updates, **how)
+        return getattr(x.at[indices], name)(updates, **options)
 
     since = 18 if name in ("max", "min") else 17
-    return Program(f"{name}{' dropped' if how else ''}", op, fn, TABLE, since)
+    return Program(f"{name}{' dropped' if options else ''}", op, fn, TABLE, since)
 
 
 REDUCTIONS = (
@@ -338,7 +341,7 @@ REDUCTIONS = (
     *reductions("places of maxima", "argmax", jnp.argmax),
     *reductions("places of minima", "argmin", jnp.argmin),
     Program("logarithms of sums", "reduce_sum", partial(jax.nn.logsumexp, axis=-1), ((4, 7),),
-            unseen="NaN that the maximum leaves out is in the sum"),
+            unseen="NaN that the maximum drops is in the sum"),
     Program("norms", "reduce_sum", partial(jnp.linalg.norm, axis=-1), ((4, 7),)),
     *(Program(f"{name}{' from the end' if end else ''}", name,
               partial(getattr(lax, name), axis=1, reverse=end), ((4, 7),))
@@ -351,7 +354,8 @@ REDUCTIONS = (
     *(scatters(name, op, indices, **how)
       for name, op in (("set", "scatter"), ("add", "scatter-add"), ("multiply", "scatter-mul"),
                        ("max", "scatter-max"), ("min", "scatter-min"))
-      for indices, how in ((ROWS if name != "set" else ROWS[1:], {}), (FAR, {"mode": "drop"}))
+      for indices, how in ((ROWS if name != "set" else ROWS[1:], {}),
+                           (OUT_OF_RANGE, {"mode": "drop"}))
       if name != "set" or how),
     Program("matrix product", "matmul", jnp.matmul, ((4, 5), (5, 3))),
     Program("contraction", "matmul", partial(jnp.einsum, "abc,cbd->ad"), ((2, 3, 4), (4, 3, 5))),
@@ -364,7 +368,7 @@ REDUCTIONS = (
     Program("selection", "select_n", lambda c, x, y: jnp.where(c > 0, x, y),
             ((4, 7), (4, 7), (7,))),
     Program("gather", "take", lambda x: x[ROWS], ((5, 3),)),
-    Program("gather filled", "take", lambda x: jnp.take(x, FAR, axis=0), ((5, 3),)),
+    Program("gather filled", "take", lambda x: jnp.take(x, OUT_OF_RANGE, axis=0), ((5, 3),)),
 )  # fmt: skip
 
 PROGRAMS = (*NORMS, *ATTENTION, *RECURRENT, *WINDOWS, *REDUCTIONS)

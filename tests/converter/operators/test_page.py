@@ -1,4 +1,4 @@
-"""`docs/exactness.md` lists the deviations that reports name."""
+"""`docs/exactness.md` lists exactly the deviations that reports name."""
 
 from pathlib import Path
 
@@ -7,25 +7,25 @@ from converter.legalize.bounds import UNCHECKED_TEXT
 from tests.converter.operators.test_planted import STAYS, TABLE
 
 PAGE = Path(__file__).parents[3] / "docs" / "exactness.md"
-SAME = "the same, and reported"
+SAME_IF_STRICT = "the same, and reported"
 
 
-def rows() -> list[list[str]]:
-    """Cells of the table of what differs by default."""
+def table_rows() -> list[list[str]]:
+    """Return the cells of the page's table "What differs by default"."""
     section = PAGE.read_text().partition("## What differs by default")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_the_page_has_each_sentence_of_a_report():
+def test_page_lists_each_deviation():
     sentences = {
         UNCHECKED_TEXT,
         shifts.DEVIATION,
         *(deviation.sentence for deviation in TABLE.values()),
     }
-    assert sorted(row[0] for row in rows()) == sorted(sentences)
+    assert sorted(row[0] for row in table_rows()) == sorted(sentences)
 
 
-def test_the_page_says_what_a_strict_conversion_leaves():
-    stays = {TABLE[op].sentence for op in STAYS}
-    assert {row[0] for row in rows() if row[3] == SAME} == stays
+def test_page_marks_deviations_of_strict_conversions():
+    remaining = {TABLE[op].sentence for op in STAYS}
+    assert {row[0] for row in table_rows() if row[3] == SAME_IF_STRICT} == remaining

@@ -1,4 +1,4 @@
-"""Where files differ from JAX for NaN and infinities is what their reports say, and no more."""
+"""Files differ from JAX for NaN and infinities exactly as the deviations in their reports say."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -18,8 +18,8 @@ TABLE = {op.name: deviation for op, deviation in deviations(find_target(DEFAULT_
 DROPPED: frozenset[Kind] = frozenset({("NaN", "number"), ("NaN", "infinity")})
 OTHERS: frozenset[Kind] = frozenset({("integer", "integer")})
 
-OPEN = {"approx_top_k": "JAX puts NaN first in float32 alone"}
-"""Operations that may give any other number, and why."""
+ANY_NUMBER = {"approx_top_k": "JAX puts NaN first in float32 alone"}
+"""Operations that may return any other number, with the reasons."""
 
 DIFFERENCES: Mapping[str, frozenset[Kind]] = {
     **dict.fromkeys(("reduce_max", "reduce_min", "scatter-max", "scatter-min"), DROPPED),
@@ -34,38 +34,42 @@ DIFFERENCES: Mapping[str, frozenset[Kind]] = {
     "group_norm": frozenset({("infinity", "NaN")}),
     "grid_sample": frozenset({("NaN", "number"), ("infinity", "NaN")}),
 }
-"""What JAX has and the file has not, by the operation whose deviation says so."""
+"""Kinds of difference by the operation whose deviation states them."""
 
 STAYS = frozenset({"max_pool_scatter", "approx_top_k", "conv_transpose"})
-"""Operations that a strict conversion writes as they are, and says so."""
+"""Operations whose deviation a strict conversion keeps and reports."""
 
-ELSEWHERE = {
+TESTED_ELSEWHERE = {
     "sum_pool": "test_exactness.py: a window that is longer than its axis",
     "avg_pool": "test_exactness.py: a window that is longer than its axis",
     "leaky_relu": "tests/onnxruntimes: versions below 1.27",
 }
-"""Deviations that show in no number that is planted, and where they are tried."""
+"""Deviations that no planted number shows, with the tests that show them."""
 
 
-def assert_said(seen: Observation, strict: bool) -> None:
-    """What was seen is what the deviations of the file say."""
-    sentences = seen.export.report.deviations
-    said = {op for op in DIFFERENCES if any(s.startswith(TABLE[op].sentence) for s in sentences)}
-    assert not strict or said <= STAYS
-    allowed = frozenset[Kind]().union(*(DIFFERENCES[op] for op in said))
-    assert seen.kinds.keys() <= allowed, seen.examples
+def assert_reported(observation: Observation, strict: bool) -> None:
+    """Assert that the reported deviations of the file allow all differences that were observed."""
+    sentences = observation.export.report.deviations
+    reported = {
+        op for op in DIFFERENCES if any(s.startswith(TABLE[op].sentence) for s in sentences)
+    }
+    assert not strict or reported <= STAYS
+    allowed = frozenset[Kind]().union(*(DIFFERENCES[op] for op in reported))
+    assert observation.kinds.keys() <= allowed, observation.examples
 
 
 @pytest.mark.each("program.op")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_differences_are_said(program):
-    """By default, and by a strict conversion, which has none but of what cannot be mended."""
+def test_differences_are_reported(program):
+    """Differences are reported. A strict conversion has only those of the operations in `STAYS`."""
     for strict in (False, True):
-        seen = observe(program, program.opset, strict=strict)
-        assert_said(seen, strict)
-        assert program.unseen or bool(seen.export.report.deviations) == bool(seen.kinds)
-        written = {node.op.name for node in seen.export.graph.walk()}
-        assert strict or program.op in written, written
+        observation = observe(program, program.opset, strict=strict)
+        assert_reported(observation, strict)
+        assert program.unseen or bool(observation.export.report.deviations) == bool(
+            observation.kinds
+        )
+        operations = {node.op.name for node in observation.export.graph.walk()}
+        assert strict or program.op in operations, operations
 
 
 @pytest.mark.full
@@ -74,29 +78,31 @@ def test_differences_are_said(program):
     ("opset", "dtype"),
     [(17, "float32"), (20, "float32"), (23, "float16"), (24, "float64"), (26, "float32")],
 )
-def test_differences_are_said_elsewhere(program, opset, dtype):
-    """At other opsets, in other dtypes, with and without ONNX Runtime's optimiser."""
+def test_differences_are_reported_in_other_dtypes_and_opsets(program, opset, dtype):
+    """Differences are reported at other opsets, dtypes and optimization levels."""
     if opset < program.since:
         pytest.skip(f"needs opset {program.since}")
     if dtype == "float64" and program.op in ("conv", "conv_transpose"):
         pytest.skip("XLA decides by the dtype which zeros it multiplies by NaN: docs/exactness.md")
     with jax.enable_x64(dtype == "float64"):
         for strict in (False, True):
-            seen = observe(program, opset, strict=strict, dtype=dtype, levels=("disabled", "all"))
-            assert_said(seen, strict)
+            observation = observe(
+                program, opset, strict=strict, dtype=dtype, levels=("disabled", "all")
+            )
+            assert_reported(observation, strict)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("op", DIFFERENCES)
-def test_each_difference_occurs(op):
-    """So that the table has none that ONNX Runtime has not."""
+def test_differences_of_the_table_occur(op):
+    """Each kind of difference in the table occurs in ONNX Runtime."""
     programs = [program for program in PROGRAMS if op in (program.op, program.deviation)]
-    seen = [observe(program, program.opset, rounds=4) for program in programs]
-    found = frozenset[Kind]().union(*(each.kinds.keys() for each in seen))
-    assert found == DIFFERENCES[op] or (op in OPEN and found)
+    observations = [observe(program, program.opset, rounds=4) for program in programs]
+    kinds = frozenset[Kind]().union(*(observation.kinds.keys() for observation in observations))
+    assert kinds == DIFFERENCES[op] or (op in ANY_NUMBER and kinds)
 
 
 def test_every_deviation_is_planted_or_a_rounding():
     rounded = {op for op, deviation in TABLE.items() if OFF_BY.search(deviation.sentence)}
     assert rounded - DIFFERENCES.keys() <= {row.op.name for row in ROWS}
-    assert TABLE.keys() == rounded | DIFFERENCES.keys() | ELSEWHERE.keys()
+    assert TABLE.keys() == rounded | DIFFERENCES.keys() | TESTED_ELSEWHERE.keys()
