@@ -144,7 +144,7 @@ def backbone(name: str, depth: int | None) -> tuple[Config, Values, Any]:
     return config, state, in_transformers(name, config, leaves_of(config, naming, state))
 
 
-def beside(
+def beside_backbone(
     name: str,
     head_name: str,
     layers: int,
@@ -184,7 +184,7 @@ PICTURES = {
 """The `pretrained_cfg` of timm, which describes the preprocessing."""
 
 
-def by_timm(tensors: Values, head: Values, folder: Path, **settings: Any) -> Path:
+def write_timm_folder(tensors: Values, head: Values, folder: Path, **settings: Any) -> Path:
     """Write the folder that timm's `save_for_hf` would write."""
     folder.mkdir()
     tensors = {**tensors, **{f"head.{key}": value for key, value in head.items()}}
@@ -206,7 +206,7 @@ def dinov3_by(
     model.rope_embeddings.inv_freq = 100.0 ** -(torch.arange(quarter) / quarter)
     head = head_of(config.dim)
     heads = {"num_attention_heads": config.heads}
-    path = by_timm(dinov3_by_timm(state), head, folder, **heads, **settings)
+    path = write_timm_folder(dinov3_by_timm(state), head, folder, **heads, **settings)
     return ClassifierCheckpoint(
         path, partial(on_features, model, head, layers, not layers), (32, 48)
     )
@@ -216,7 +216,7 @@ def dinov2_by(name: str, size: tuple[int, int], folder: Path) -> ClassifierCheck
     """Save a linear layer on the class token of DINOv2 in timm's layout."""
     config, state, model = backbone(name, 2)
     head = head_of(config.dim)
-    path = by_timm(dinov2_by_timm(state), head, folder, num_attention_heads=config.heads)
+    path = write_timm_folder(dinov2_by_timm(state), head, folder, num_attention_heads=config.heads)
     return ClassifierCheckpoint(path, partial(on_features, model, head, 1, False), size)
 
 
@@ -297,15 +297,17 @@ OWN: dict[str, Callable[[Path], ClassifierCheckpoint]] = {
         **{"image_size": [64, 96], "mlp_ratio": 3.0, "pretrained_window_sizes": [2, 0, 3, 0]},
     ),
     "meta, one layer": partial(
-        beside, "dinov2_vits14_reg", "dinov2_vits14_reg4_linear_head", 1, (70, 98)
+        beside_backbone, "dinov2_vits14_reg", "dinov2_vits14_reg4_linear_head", 1, (70, 98)
     ),
     "meta, four layers": partial(
-        beside, "dinov2_vits14", "dinov2_vits14_linear4_head", 4, (56, 56)
+        beside_backbone, "dinov2_vits14", "dinov2_vits14_linear4_head", 4, (56, 56)
     ),
     "meta, dinov3": partial(
-        beside, "dinov3_vit7b16", "dinov3_vit7b16_imagenet1k_linear_head", 1, (32, 48)
+        beside_backbone, "dinov3_vit7b16", "dinov3_vit7b16_imagenet1k_linear_head", 1, (32, 48)
     ),
-    "meta, one file": partial(beside, "dinov2_vits14_reg", "finetuned", 4, (70, 98), together=True),
+    "meta, one file": partial(
+        beside_backbone, "dinov2_vits14_reg", "finetuned", 4, (70, 98), together=True
+    ),
     "timm's dinov3": partial(dinov3_by, "dinov3_vits16", 0),
     "timm's dinov3, gated, by token": partial(
         dinov3_by, "dinov3_vith16plus", 1, global_pool="token"

@@ -144,7 +144,7 @@ def test_adapters_compute_what_peft_merges(trained, tmp_path):
     assert np.abs(actual - expected).max() < 4e-6 * np.abs(expected).max()
 
 
-def test_commands_take_both(zoo, tmp_path):
+def test_commands_accept_an_adapter_with_its_base(zoo, tmp_path):
     saved(ADAPTERS["attention"], tmp_path)
     options = (tmp_path / "lora", "--base", tmp_path / "base")
     assert "PEFT adapter on its base" in zoo("weights", "inspect", *options).out

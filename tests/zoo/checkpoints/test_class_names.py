@@ -187,7 +187,8 @@ def test_names_of_a_detector_with_the_usual_number_of_outputs():
 @pytest.mark.parametrize(
     "form", [dict, lambda **values: Namespace(**values)], ids=["dict", "Namespace"]
 )
-def test_a_detector_as_its_authors_save_it(form, tmp_path):
+def test_names_in_a_detector_of_the_authors(form, tmp_path):
+    """Names are read from the arguments that the authors' program saves."""
     detector = detection.authors_checkpoint(tmp_path)
     saved = torch.load(detector.path, weights_only=False)
     for names, expected in (

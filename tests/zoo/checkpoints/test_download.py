@@ -41,21 +41,18 @@ def record(path, source, size) -> dict:
     return {"model": MODEL, "path": str(path), "source": str(source), "bytes": size}
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_to_a_folder(kept, zoo, hub):
-    """The file comes from the hub, or from the cache if `kept`.
-
-    A later download uses the folder.
-    """
-    if kept:
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_download_to_a_folder(is_cached, zoo, hub):
+    """The file comes from the hub or from the cache. A later download uses the folder."""
+    if is_cached:
         zoo(*DOWNLOAD)
     snapshot = cache(zoo) / "snapshots" / COMMIT
     out_folder, to_folder = zoo.here / "out", (*DOWNLOAD, "--out", zoo.here / "out")
     path = out_folder / TITLE / NAME
-    expected = [record(path, snapshot if kept else FROM_THE_HUB, len(CONTENT))]
+    expected = [record(path, snapshot if is_cached else FROM_THE_HUB, len(CONTENT))]
     assert zoo.json(*to_folder, "--dry-run") == expected and not out_folder.exists()
     assert zoo.json(*to_folder) == expected
-    assert path.read_bytes() == CONTENT and snapshot.exists() == kept
+    assert path.read_bytes() == CONTENT and snapshot.exists() == is_cached
     assert [item.name for item in out_folder.rglob("*")] == [TITLE, NAME]
     assert zoo.json(*to_folder, "--dry-run")[0]["bytes"] == 0
     path.write_bytes(OTHER)
@@ -132,18 +129,18 @@ def test_an_archive_is_known_by_its_name(zoo, hub):
     assert [item["path"] for item in zoo.json(*download)] == [f"out/{name}"]
 
 
-@pytest.mark.parametrize("given", [*filter(PAGES.get, PAGES)])
-@pytest.mark.parametrize("known", [False, True])
-def test_a_mirror_that_gives_something_else(given, known, zoo, at):
+@pytest.mark.parametrize("page", [*filter(PAGES.get, PAGES)])
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_a_mirror_that_gives_something_else(page, is_cached, zoo, at):
     """Every command refuses and removes such a file, also one that another program downloaded.
 
     When the mirror serves the checkpoint, the same command works.
     """
-    at(serving(hub_of(REPOSITORY, {NAME: PAGES[given]})))
+    at(serving(hub_of(REPOSITORY, {NAME: PAGES[page]})))
     folder = cache(zoo)
     path = folder / "snapshots" / COMMIT / NAME
-    if known:
-        folders.write(path.parent, {NAME: PAGES[given]})
+    if is_cached:
+        folders.write(path.parent, {NAME: PAGES[page]})
         folders.write(folder / "refs", {"main": COMMIT.encode()})
         assert "without a dry run" in zoo(*DOWNLOAD, "--dry-run", code=2).error
         assert path.exists()
@@ -156,12 +153,12 @@ def test_a_mirror_that_gives_something_else(given, known, zoo, at):
     assert record["bytes"] == len(CONTENT)
 
 
-@pytest.mark.parametrize("given", PAGES)
-def test_a_file_that_is_no_checkpoint_is_not_accepted(given, zoo, hub):
+@pytest.mark.parametrize("page", PAGES)
+def test_a_file_that_is_no_checkpoint_is_not_accepted(page, zoo, hub):
     """A file in the user's folder is not removed, and the error asks the user to remove it."""
     path = zoo.here / TITLE / NAME
     path.parent.mkdir()
-    path.write_bytes(PAGES[given])
+    path.write_bytes(PAGES[page])
     assert "remove it" in zoo(*DOWNLOAD, code=2).error
     assert "remove it" in zoo(*DOWNLOAD, "--out", zoo.here, code=2).error
-    assert path.read_bytes() == PAGES[given]
+    assert path.read_bytes() == PAGES[page]

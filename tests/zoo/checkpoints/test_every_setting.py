@@ -44,7 +44,7 @@ def sampled() -> list[Change]:
 
 
 @pytest.mark.parametrize("change", sampled(), ids=str)
-def test_some_settings(change, tmp_path):
+def test_sampled_settings(change, tmp_path):
     assert outcome(change, tmp_path / "own")
 
 
@@ -60,7 +60,7 @@ def test_some_settings(change, tmp_path):
         ),
     ],
 )
-def test_a_setting(kind, setting, value, expected, tmp_path):
+def test_outcomes_of_settings(kind, setting, value, expected, tmp_path):
     assert outcome(Change(kind, (setting,), value), tmp_path / "own") == expected
 
 
@@ -72,7 +72,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize(("architecture", "argument"), ARGUMENTS)
-def test_an_argument_of_timm(architecture, argument, tmp_path):
+def test_outcomes_of_arguments_of_timm(architecture, argument, tmp_path):
     cases = [
         case
         for case in timm_settings.cases()
@@ -83,7 +83,7 @@ def test_an_argument_of_timm(architecture, argument, tmp_path):
 
 
 @pytest.mark.parametrize("case", timm_settings.cases()[1:65:21], ids=str)
-def test_some_arguments_of_timm(case, tmp_path):
+def test_sampled_arguments_of_timm(case, tmp_path):
     assert outcome_of_timm(case, tmp_path / "own") != UNREAD
 
 
@@ -99,7 +99,7 @@ DETECTOR = "RfDetrForObjectDetection"
 
 
 @pytest.mark.parametrize(
-    ("stated", "windowed"),
+    ("indexes", "windowed"),
     [
         ([4, 3, 1, 0, 5], None),
         ([0, 2], (0, 2)),
@@ -107,10 +107,10 @@ DETECTOR = "RfDetrForObjectDetection"
         pytest.param([], (), marks=pytest.mark.full),
     ],
 )
-def test_blocks_within_windows(stated, windowed, tmp_path):
+def test_blocks_within_windows(indexes, windowed, tmp_path):
     """Windows of blocks after the last block that is read have no effect."""
     path = ("backbone_config", "window_block_indexes")
-    run_network(DETECTOR, apply_change(Change(DETECTOR, path, stated))).write(tmp_path / "own")
+    run_network(DETECTOR, apply_change(Change(DETECTOR, path, indexes))).write(tmp_path / "own")
     config = read(tmp_path / "own").config
     assert config.windowed == windowed and config.layers == (2, 5)
 

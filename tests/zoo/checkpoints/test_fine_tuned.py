@@ -100,10 +100,10 @@ def test_the_input_of_a_head_is_stated(zoo, tmp_path):
 
     A refused checkpoint leaves no file, and the exit code is 2.
     """
-    stated = Case(
+    case_with_pooling = Case(
         "DINOv2", next(iter(WAYS)), "a linear layer on the mean of the patches", "clf", True
     )
-    path, picture, expected = save(stated, tmp_path)
+    path, picture, expected = save(case_with_pooling, tmp_path)
     result = zoo("export", "--weights", path, "--size", 32, "--out", "w.onnx")
     assert "its head `clf` gives logits from the mean of the patches" in result.err
     manifest = json.loads((zoo.here / "w.manifest.json").read_text())
@@ -111,7 +111,10 @@ def test_the_input_of_a_head_is_stated(zoo, tmp_path):
     session = onnxruntime.InferenceSession(zoo.here / "w.onnx")
     (actual,) = session.run(["logits"], {"pixel_values": picture[None]})
     assert np.abs(actual[0] - expected).max() <= NOISE * np.abs(expected).max()
-    for case in (replace(stated, told=False), replace(stated, head="two heads")):
+    for case in (
+        replace(case_with_pooling, told=False),
+        replace(case_with_pooling, head="two heads"),
+    ):
         folder = tmp_path / case.outcome
         folder.mkdir()
         path, *_ = save(case, folder)

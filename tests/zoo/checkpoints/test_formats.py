@@ -88,11 +88,11 @@ def assert_leaves(actual, expected, ignored=()):
         np.testing.assert_array_equal(actual[path], expected[path], err_msg=path)
 
 
-def others(config):
+def other_configs(config):
     """Return configurations with another depth, and with another patch size or width."""
     if isinstance(config, OnBackbone):
         with_other_backbones = [
-            replace(config, backbone=other) for other in others(config.backbone)
+            replace(config, backbone=other) for other in other_configs(config.backbone)
         ]
         field_of_type = {DepthConfig: "fused", MaskConfig: "queries", SegmenterConfig: "classes"}[
             type(config)
@@ -129,8 +129,8 @@ def test_files_of_other_libraries_are_read(name, naming, tmp_path):
     # Without registers, timm's keys of DINOv2 are the same as Meta's.
     assert named_by.name == naming_name or name == "dinov2_vits14"
     assert matches_exactly(naming, tensors, model_shapes(config))
-    for other_name in others(config):
-        assert not matches_exactly(naming, tensors, model_shapes(other_name))
+    for other_config in other_configs(config):
+        assert not matches_exactly(naming, tensors, model_shapes(other_config))
     loaded = read(path, naming, config)
     assert loaded.provenance.kind == naming_name
     rotary = {path for path in expected if path.endswith(PERIODS)}
@@ -259,7 +259,7 @@ def test_biases_of_the_keys(key_bias, tmp_path):
     assert model.config.key_bias == key_bias
 
 
-def test_a_tower_beside_one_for_texts(tmp_path):
+def test_a_tower_in_a_checkpoint_of_both(tmp_path):
     """The fixed sizes of SigLIP 2 are published as a `SiglipModel`, which has both towers."""
     name, naming_name = "siglip2_vitb16_224", "huggingface"
     config, values = small(name).config_for(naming_name), leaves(name, naming_name)
@@ -339,7 +339,7 @@ def test_a_tensor_that_does_not_repeat_another_is_refused(tmp_path):
             read(tmp_path / "w.pth", naming, config)
 
 
-def test_equimo_2_has_an_order_that_is_known():
+def test_the_order_of_leaves_in_equimo_2():
     """The orders are compared with the paths and shapes of Equimo 2.7.0's own trees."""
     for order in json.loads((GOLDEN / "equimo_2_orders.json").read_text()).values():
         rows = [row.split() for row in order]
@@ -366,7 +366,7 @@ def test_equimos_own_archives():
         assert open_checkpoint(path).container.endswith(version)
 
 
-def test_an_archive_that_is_unpacked_and_a_bias_that_must_be_zero(tmp_path):
+def test_an_unpacked_archive_with_a_bias_that_must_be_zero(tmp_path):
     """Equimo 1.x gives the 7B model biases that the published file does not have."""
     from equimo.io import save_model
 

@@ -162,13 +162,13 @@ def test_all_settings_of_timm_are_known():
     arguments = {name for names in classes for name in names}
     fields = {name for config in NETWORKS.values() for name in names_in_settings(config, TIMM)}
     assert arguments == TIMM_IGNORED_SETTINGS | TIMM_ALLOWED_VALUES.keys() | fields
-    others = {
+    different_defaults = {
         name
         for defaults in classes
         for name, value in defaults.items()
         if name in TIMM_ALLOWED_VALUES and value not in TIMM_ALLOWED_VALUES[name]
     }
-    assert others == OTHER_NETWORKS
+    assert different_defaults == OTHER_NETWORKS
 
 
 CONSTANTS = vars(image_utils) | {"PILImageResampling": image_utils.PILImageResampling}

@@ -199,7 +199,7 @@ def test_one_network_is_built_to_identify_a_checkpoint(tmp_path):
     assert entry.family == "digits" and abstract.cache_info().misses == 1
 
 
-def test_views_are_looked_for_once(tmp_path):
+def test_views_are_computed_once(tmp_path):
     """Every caller gets the same view, and the view of a view is the view itself."""
     checkpoint = open_checkpoint(save_checkpoint(tmp_path / "own.safetensors", 4))
     (first,) = views_of(checkpoint)(DINOV3_VIT)

@@ -225,7 +225,7 @@ def varied(config, number):
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
-def test_sizes_that_are_not_sound(name):
+def test_invalid_sizes_are_not_sound(name):
     config = package.info(name).config
     assert config.is_sound and nano(config).is_sound
     for number in (-1, 10**12):
@@ -252,10 +252,10 @@ def test_settings_that_the_error_asks_for_are_enough(kind, zoo, tmp_path):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-4)
 
 
-def change_settings(folder, **others):
+def change_settings(folder, **changes):
     """Change settings of the config.json in a folder."""
     values = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**values, **others}))
+    (folder / "config.json").write_text(json.dumps({**values, **changes}))
 
 
 def masked(folder):

@@ -45,7 +45,7 @@ def test_plain_equinox_reads_and_writes(model, zoo):
     eqx.tree_serialise_leaves("theirs.eqx", model)
     zoo("weights", "convert", "theirs.eqx", "a.pth")
     zoo("weights", "convert", "a.pth", "ours.eqx")
-    ours, theirs = (zoo.here / f"{who}.eqx" for who in ("ours", "theirs"))
+    ours, theirs = (zoo.here / f"{writer}.eqx" for writer in ("ours", "theirs"))
     assert ours.read_bytes() == theirs.read_bytes()
     skeleton = package.create("vit_digits", abstract=True)
     assert eqx.tree_equal(eqx.tree_deserialise_leaves(ours, skeleton), model)
@@ -69,7 +69,7 @@ def recorded_weights(path, entry):
     return describe_shared(entry, Signature((224, 224), 1), weights.provenance).weights
 
 
-def test_a_name_that_nothing_proves(vits16):
+def test_the_manifest_names_other_models_that_fit(vits16):
     """Two families have files with the same tensors under different terms.
 
     The manifest states that.

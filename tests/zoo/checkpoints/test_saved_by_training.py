@@ -264,10 +264,10 @@ class WithHead(torch.nn.Module):
         return getattr(self, self.name)(torch.cat(tokens, -1))
 
 
-def change_settings(folder, **others):
+def change_settings(folder, **changes):
     """Write settings into the config.json of a folder."""
     path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **others}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 @pytest.mark.parametrize(("name", "parts"), [("head", 1), ("classifier", 2), ("fc", 1)])
@@ -316,7 +316,7 @@ def test_the_command_prints_what_was_read(zoo, tmp_path):
     assert "args (argparse.Namespace)" in printed and "not read: other.pth" in printed
 
 
-def test_one_of_several_is_named(tmp_path):
+def test_one_of_several_networks_must_be_chosen(tmp_path):
     state = trained("vit").state_dict()
     model = {"encoder_q": state, "encoder_k": {k: 2 * v for k, v in state.items()}}
     trained("vit").config.save_pretrained(tmp_path)

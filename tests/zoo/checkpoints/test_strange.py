@@ -131,7 +131,7 @@ def test_pictures_of_one_channel(name, naming):
     assert "pictures of 1 channel," in message and "converter.to_onnx" in message
 
 
-def test_no_class_token_is_named_and_no_size_of_pictures():
+def test_a_missing_class_token_is_named():
     """The error does not advise `image_size`, which does not help here."""
     state = small_state("dinov2_vits14", "huggingface")
     table = state["embeddings.position_embeddings"]
@@ -162,7 +162,7 @@ def test_an_rf_detr_whose_sizes_contradict_each_other():
         ("model.safetensors", "a config.json beside model.safetensors, and name the file again"),
     ],
 )
-def test_the_place_of_settings_is_that_of_the_file(path, words):
+def test_advice_names_the_folder_of_the_file(path, words):
     assert words in describe_settings_path(Path(path))
 
 
