@@ -34,7 +34,7 @@ ENTRY = package.info("vit_tiny_patch16_224")
 def of_classes(count, content, tables: Mapping[str, object] = {}, head="") -> ClassNames:
     """Return the class names of a classifier with `count` classes.
 
-    `told` is the content of its config.json, or None without one. `tables` are values in the
+    `content` is that of its config.json, or None without one. `tables` are values in the
     checkpoint, and `head` is the name of a custom head.
     """
     config = replace(ENTRY.config, classes=count)

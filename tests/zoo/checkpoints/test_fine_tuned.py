@@ -51,7 +51,7 @@ BY_DEFAULT = (
     ("ConvNeXt", "BatchNorm and a linear layer"),
     ("DINOv3", "a linear layer on the class token"),
 )
-"""Families and heads of the default tier, one for each kind of outcome."""
+"""Families and heads of the default tier."""
 
 
 def is_default(case: Case) -> bool:

@@ -82,7 +82,7 @@ def read(path, naming, config):
 
 
 def assert_leaves(actual, expected, ignored=()):
-    """Compare the bits of every leaf except those in `but`."""
+    """Compare the bits of every leaf except those in `ignored`."""
     assert set(actual) == set(expected)
     for path in set(expected) - set(ignored):
         np.testing.assert_array_equal(actual[path], expected[path], err_msg=path)

@@ -32,7 +32,7 @@ from zoo.cli.console import run_command
 from zoo.cli.export_command import app
 
 OPENED: list[str] = []
-"""Paths of the files that were opened since `counted` began."""
+"""Paths of the files that were opened since `count_openings` began."""
 
 TABLE = 3_000_000
 """Bytes in the table of tensors of the checkpoint here."""
