@@ -1,6 +1,7 @@
-"""Other people's implementations of the models in the zoo, run on our weights.
+"""Other implementations of the zoo's models, which run on the zoo's weights.
 
-A module for each family has a table `REFERENCES`: model, who computes it, and the function.
+The module of each family has a table `REFERENCES`. Its rows give, for a model, the names of the
+implementations and the functions that run them.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,10 @@ from numpy.typing import NDArray
 from zoo.architectures.architecture import Config
 
 Arrays = dict[str, NDArray[np.float32]]
+"""Outputs or tensors by name."""
 
 Reference = Callable[[Config, Mapping[str, NDArray[np.float32]], NDArray[np.float32]], Arrays]
-"""(configuration, values of the leaves by path, an image [3, H, W]) → outputs by name, no batch."""
+"""A function of (configuration, values of the leaves by path, image `[3, H, W]`).
+
+It returns the outputs by name, without a batch axis.
+"""

@@ -1,8 +1,10 @@
-"""Classifiers of somebody's own, as transformers saves them, in timm's layout (1.0.31), and in
-Meta's, which has a file for the classifier; each with the logits that PyTorch computes.
+"""Custom classifiers, each with the logits that PyTorch computes.
 
-timm's `Eva` (DINOv3) takes the mean of the patches unless `global_pool` says `token`. What Meta's
-classifiers take is in `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3.
+They are saved by transformers, in timm's layout (1.0.31), or in Meta's layout, which has a separate
+file for the classifier.
+
+timm's `Eva` (DINOv3) takes the mean of the patches unless `global_pool` is `token`. The input of
+Meta's classifiers is described in `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3.
 """
 
 import json
@@ -25,15 +27,19 @@ from tests.synthetic import save_pth
 from zoo.architectures.architecture import Config
 
 CLASSES = ("kitten", "Hündchen", "a <fish>")
+"""Names of the classes of the seeded networks."""
 BREEDS = (*CLASSES, "Maine Coon", "a cat, asleep", "Siam", "tabby")
+"""Names of the classes of the networks that `trained` returns."""
 
 Logits = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Own:
-    """A checkpoint: what is given for `--weights`, its logits, and pictures (height, width) that
-    it takes."""
+class ClassifierCheckpoint:
+    """A checkpoint: the path for `--weights`, and a function from pictures to logits.
+
+    `size` is a height and width that the network accepts.
+    """
 
     path: Path
     logits: Logits
@@ -41,10 +47,15 @@ class Own:
 
 
 def seeded(kind: str, settings: dict[str, Any]) -> Any:
-    """A classifier of transformers, all of whose parameters count."""
+    """Return a seeded network of transformers in which every parameter affects the output.
+
+    `kind` is the name of its class. `settings` are arguments of the class's configuration.
+    """
     torch.manual_seed(7)
-    of = getattr(transformers, kind)
-    model = of(of.config_class(**{"id2label": dict(enumerate(CLASSES)), **settings})).eval()
+    model_class = getattr(transformers, kind)
+    model = model_class(
+        model_class.config_class(**{"id2label": dict(enumerate(CLASSES)), **settings})
+    ).eval()
     with torch.no_grad():
         for name, value in model.named_parameters():
             noise = torch.randn_like(value)
@@ -55,29 +66,35 @@ def seeded(kind: str, settings: dict[str, Any]) -> Any:
     return model
 
 
-def saved(kind: str, size: tuple[int, int], folder: Path, **settings: Any) -> Own:
-    """By `save_pretrained`."""
-    is_own = settings.get("image_size") == [*size]
-    asks = {"interpolate_pos_encoding": True} if kind in ASKING and not is_own else {}
+def saved(kind: str, size: tuple[int, int], folder: Path, **settings: Any) -> ClassifierCheckpoint:
+    """Save a seeded classifier by `save_pretrained`."""
+    is_native_size = settings.get("image_size") == [*size]
+    options = {"interpolate_pos_encoding": True} if kind in ASKING and not is_native_size else {}
     model = seeded(kind, settings)
     model.save_pretrained(folder)
-    return Own(folder, lambda pictures: model(pictures, **asks).logits, size)
+    return ClassifierCheckpoint(folder, lambda pictures: model(pictures, **options).logits, size)
 
 
 def trained(kind: str, folder: Path) -> Any:
-    """One of `OWN` with `BREEDS` in place of its classes, after a few steps; it is saved there."""
-    named = {"id2label": dict(enumerate(BREEDS)), "label2id": {x: n for n, x in enumerate(BREEDS)}}
+    """Train the classifier `OWN[kind]` for a few steps on `BREEDS` in place of its classes.
+
+    The trained model is saved in the folder and returned.
+    """
+    class_names = {
+        "id2label": dict(enumerate(BREEDS)),
+        "label2id": {x: n for n, x in enumerate(BREEDS)},
+    }
     OWN[kind](folder)
     torch.manual_seed(2)
     model = transformers.AutoModelForImageClassification.from_pretrained(
-        folder, **named, ignore_mismatched_sizes=True
+        folder, **class_names, ignore_mismatched_sizes=True
     ).train()
-    steps = torch.optim.SGD(model.parameters(), 0.05)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
     for _ in range(3):
-        pictures, wanted = torch.randn(4, 3, 64, 64), torch.randint(len(BREEDS), (4,))
-        asks = {"interpolate_pos_encoding": True} if type(model).__name__ in ASKING else {}
-        model(pictures, labels=wanted, **asks).loss.backward()
-        steps.step()
+        pictures, labels = torch.randn(4, 3, 64, 64), torch.randint(len(BREEDS), (4,))
+        options = {"interpolate_pos_encoding": True} if type(model).__name__ in ASKING else {}
+        model(pictures, labels=labels, **options).loss.backward()
+        optimizer.step()
     model.eval().save_pretrained(folder)
     return model
 
@@ -86,11 +103,11 @@ ASKING = (
     *("ViTForImageClassification", "SiglipForImageClassification"),
     *("DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),
 )
-"""Classes that take pictures of other sizes only if they are asked to."""
+"""Classes that accept pictures of other sizes only with `interpolate_pos_encoding=True`."""
 
 
 def head_of(width: int, classes: int = len(CLASSES)) -> Values:
-    """The parameters of a linear layer."""
+    """Return random parameters of a linear layer."""
     rng = np.random.default_rng(8)
     weight = rng.standard_normal((classes, width), np.float32) / np.float32(width**0.5)
     return {"weight": weight, "bias": rng.standard_normal(classes, np.float32)}
@@ -99,12 +116,14 @@ def head_of(width: int, classes: int = len(CLASSES)) -> Values:
 def on_features(
     model: Any, head: Values, layers: int, mean: bool, pictures: torch.Tensor
 ) -> torch.Tensor:
-    """Logits of a linear layer on the normed class tokens of the last layers, and, with `mean`, on
-    that of the patches."""
-    found = model(pictures, output_hidden_states=True)
+    """Return the logits of a linear layer on the normed class tokens of the last `layers` states.
+
+    With `mean`, the layer also takes the mean of the patches of the last state.
+    """
+    outputs = model(pictures, output_hidden_states=True)
     norm = model.norm if hasattr(model, "norm") else model.layernorm
     prefix = 1 + getattr(model.config, "num_register_tokens", 0)
-    states = [norm(state) for state in found.hidden_states[1:]]
+    states = [norm(state) for state in outputs.hidden_states[1:]]
     parts = [state[:, 0] for state in states[len(states) - layers :]]
     if mean:
         parts.append(states[-1][:, prefix:].mean(dim=1))
@@ -113,8 +132,10 @@ def on_features(
 
 
 def backbone(name: str, depth: int | None) -> tuple[Config, Values, Any]:
-    """A network, small where its depth is given: its configuration, Meta's tensors, and
-    transformers' model."""
+    """Return the configuration of a model, Meta's tensors and transformers' network with them.
+
+    With a `depth` the network is a small one with that many blocks.
+    """
     config = zoo.info(name).config
     if depth is not None:
         config = replace(nano(config), depth=depth)
@@ -123,81 +144,102 @@ def backbone(name: str, depth: int | None) -> tuple[Config, Values, Any]:
     return config, state, in_transformers(name, config, leaves_of(config, naming, state))
 
 
-def beside(
-    name: str, called: str, layers: int, size: tuple[int, int], folder: Path, together: bool = False
-) -> Own:
-    """Meta's classifier beside its backbone, or `together` with it in one file, which says nothing
-    of heads and therefore is of a size that is known."""
+def beside_backbone(
+    name: str,
+    head_name: str,
+    layers: int,
+    size: tuple[int, int],
+    folder: Path,
+    together: bool = False,
+) -> ClassifierCheckpoint:
+    """Save Meta's classifier in a file beside that of its backbone.
+
+    With `together`, one file holds both. That file does not state the number of heads, so the
+    backbone has the published size.
+
+    `head_name` is the stem of the classifier's file, and `layers` the number of blocks whose class
+    tokens the classifier takes.
+    """
     config, state, model = backbone(name, None if together else 5)
     head = head_of((layers + 1) * config.dim)
     folder.mkdir()
-    path = folder / f"{called}.pth"
+    path = folder / f"{head_name}.pth"
     if together:
         keyed = {f"backbone.{key}": value for key, value in state.items()}
         save_pth(path, keyed | {f"linear_head.{key}": value for key, value in head.items()})
     else:
-        of = called.partition("_linear")[0].removesuffix("_imagenet1k")
-        save_pth(folder / f"{of}_pretrain.pth", state)
+        backbone_name = head_name.partition("_linear")[0].removesuffix("_imagenet1k")
+        save_pth(folder / f"{backbone_name}_pretrain.pth", state)
         save_pth(path, head)
-        # More than Meta gives, for no table has this size.
-        told = {"num_attention_heads": config.heads, "id2label": dict(enumerate(CLASSES))}
-        (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
-    return Own(path, partial(on_features, model, head, layers, True), size)
+        # Meta publishes no settings, but the zoo cannot know the number of heads of this size.
+        settings = {"num_attention_heads": config.heads, "id2label": dict(enumerate(CLASSES))}
+        (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return ClassifierCheckpoint(path, partial(on_features, model, head, layers, True), size)
 
 
 PICTURES = {
     **{"input_size": [3, 32, 48], "interpolation": "bilinear", "crop_pct": 1.0},
     **{"crop_mode": "squash", "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4]},
 }
-"""`pretrained_cfg` of timm."""
+"""The `pretrained_cfg` of timm, which describes the preprocessing."""
 
 
-def by_timm(tensors: Values, head: Values, folder: Path, **settings: Any) -> Path:
-    """A folder as timm's `save_for_hf` leaves it."""
+def write_timm_folder(tensors: Values, head: Values, folder: Path, **settings: Any) -> Path:
+    """Write the folder that timm's `save_for_hf` would write."""
     folder.mkdir()
     tensors = {**tensors, **{f"head.{key}": value for key, value in head.items()}}
     save_file(tensors, folder / "model.safetensors")
-    told = {"label_names": CLASSES, "pretrained_cfg": PICTURES, **settings}
-    (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    config = {"label_names": CLASSES, "pretrained_cfg": PICTURES, **settings}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder
 
 
-def dinov3_by(name: str, layers: int, folder: Path, depth: int | None = 2, **settings: Any) -> Own:
-    """A linear layer on DINOv3, in timm's layout, which has no periods of its own."""
+def dinov3_by(
+    name: str, layers: int, folder: Path, depth: int | None = 2, **settings: Any
+) -> ClassifierCheckpoint:
+    """Save a linear layer on DINOv3 in timm's layout, whose files have no rotary periods.
+
+    With `layers` = 1 the layer takes the class token, and with 0 the mean of the patches.
+    """
     config, state, model = backbone(name, depth)
     quarter = config.head_dim // 4
     model.rope_embeddings.inv_freq = 100.0 ** -(torch.arange(quarter) / quarter)
     head = head_of(config.dim)
     heads = {"num_attention_heads": config.heads}
-    path = by_timm(dinov3_by_timm(state), head, folder, **heads, **settings)
-    return Own(path, partial(on_features, model, head, layers, not layers), (32, 48))
+    path = write_timm_folder(dinov3_by_timm(state), head, folder, **heads, **settings)
+    return ClassifierCheckpoint(
+        path, partial(on_features, model, head, layers, not layers), (32, 48)
+    )
 
 
-def dinov2_by(name: str, size: tuple[int, int], folder: Path) -> Own:
-    """A linear layer on the class token of DINOv2, in timm's layout."""
+def dinov2_by(name: str, size: tuple[int, int], folder: Path) -> ClassifierCheckpoint:
+    """Save a linear layer on the class token of DINOv2 in timm's layout."""
     config, state, model = backbone(name, 2)
     head = head_of(config.dim)
-    path = by_timm(dinov2_by_timm(state), head, folder, num_attention_heads=config.heads)
-    return Own(path, partial(on_features, model, head, 1, False), size)
+    path = write_timm_folder(dinov2_by_timm(state), head, folder, num_attention_heads=config.heads)
+    return ClassifierCheckpoint(path, partial(on_features, model, head, 1, False), size)
 
 
-def wrapped(make: Callable[[Path], Own], folder: Path) -> Own:
-    """Save a network of timm's as transformers' `TimmWrapperForImageClassification` does."""
-    own = make(folder)
+def wrapped(make: Callable[[Path], ClassifierCheckpoint], folder: Path) -> ClassifierCheckpoint:
+    """Save a network of timm as transformers' `TimmWrapperForImageClassification` saves it.
+
+    `make` writes the network in timm's layout.
+    """
+    checkpoint = make(folder)
     tensors = load_file(folder / "model.safetensors")
     save_file({f"timm_model.{k}": v for k, v in tensors.items()}, folder / "model.safetensors")
     path = folder / "config.json"
-    told = json.loads(path.read_text())
-    told |= {
+    config = json.loads(path.read_text())
+    config |= {
         "architecture": "vit_small_patch14_reg4_dinov2",
         "architectures": ["TimmWrapperForImageClassification"],
         "do_pooling": True,
-        "model_args": {"num_heads": told.pop("num_attention_heads")},
+        "model_args": {"num_heads": config.pop("num_attention_heads")},
         "model_type": "timm_wrapper",
         "num_classes": len(CLASSES),
     }
-    path.write_text(json.dumps(told), encoding="utf-8")
-    return own
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return checkpoint
 
 
 SIZED = {
@@ -208,7 +250,7 @@ PLAIN = {**SIZED, "intermediate_size": 80}
 VIT = partial(saved, "ViTForImageClassification")
 STAGES = {"depths": [1, 2, 1, 1], "hidden_sizes": [16, 24, 32, 40]}
 
-OWN: dict[str, Callable[[Path], Own]] = {
+OWN: dict[str, Callable[[Path], ClassifierCheckpoint]] = {
     "vit": partial(VIT, (32, 56), **PLAIN),
     "vit without biases": partial(VIT, (32, 56), **PLAIN, qkv_bias=False),
     "vit on no square": partial(VIT, (32, 56), **PLAIN | {"image_size": [32, 56]}),
@@ -255,15 +297,17 @@ OWN: dict[str, Callable[[Path], Own]] = {
         **{"image_size": [64, 96], "mlp_ratio": 3.0, "pretrained_window_sizes": [2, 0, 3, 0]},
     ),
     "meta, one layer": partial(
-        beside, "dinov2_vits14_reg", "dinov2_vits14_reg4_linear_head", 1, (70, 98)
+        beside_backbone, "dinov2_vits14_reg", "dinov2_vits14_reg4_linear_head", 1, (70, 98)
     ),
     "meta, four layers": partial(
-        beside, "dinov2_vits14", "dinov2_vits14_linear4_head", 4, (56, 56)
+        beside_backbone, "dinov2_vits14", "dinov2_vits14_linear4_head", 4, (56, 56)
     ),
     "meta, dinov3": partial(
-        beside, "dinov3_vit7b16", "dinov3_vit7b16_imagenet1k_linear_head", 1, (32, 48)
+        beside_backbone, "dinov3_vit7b16", "dinov3_vit7b16_imagenet1k_linear_head", 1, (32, 48)
     ),
-    "meta, one file": partial(beside, "dinov2_vits14_reg", "finetuned", 4, (70, 98), together=True),
+    "meta, one file": partial(
+        beside_backbone, "dinov2_vits14_reg", "finetuned", 4, (70, 98), together=True
+    ),
     "timm's dinov3": partial(dinov3_by, "dinov3_vits16", 0),
     "timm's dinov3, gated, by token": partial(
         dinov3_by, "dinov3_vith16plus", 1, global_pool="token"
@@ -273,3 +317,4 @@ OWN: dict[str, Callable[[Path], Own]] = {
     ),
     "timm's dinov2": partial(dinov2_by, "dinov2_vits14_reg", (70, 98)),
 }
+"""Functions that save a custom classifier in a folder, by the classifier's name."""

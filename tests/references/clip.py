@@ -1,4 +1,4 @@
-"""CLIP by transformers: each tower with its projection, and both."""
+"""CLIP by transformers: each tower with its projection, and both towers together."""
 
 from functools import partial
 

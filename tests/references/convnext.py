@@ -1,4 +1,4 @@
-"""ConvNeXt by Equimo, transformers and timm, and the names that each has for the weights."""
+"""ConvNeXt by Equimo, transformers and timm, and timm's names of its weights."""
 
 import re
 
@@ -12,7 +12,8 @@ from tests.references.running import Values, run_transformers, transformers_mode
 from weights.namings import convnext_names
 from zoo.architectures.convnext.convnext_config import ConvNeXtConfig
 
-# What our paths become in timm's files; written down from its state dicts, not from our table.
+# Patterns of the zoo's paths, and their replacements in timm's files. They were written down from
+# timm's state dicts, independently of the zoo's table.
 TIMM = (
     (r"^head", "head.fc"),
     (r"^norm", "head.norm"),
@@ -29,8 +30,10 @@ TIMM = (
 
 
 def timm_state(values: Values, convolved: bool = False) -> Arrays:
-    """Weights in timm's layout, where the bias of a convolution has one axis; some networks have
-    convolutions in place of linear layers."""
+    """Return the weights in timm's layout, in which the bias of a convolution has one axis.
+
+    With `convolved`, the linear layers are convolutions, as in some of timm's networks.
+    """
     state: Arrays = {}
     for path, value in values.items():
         key = path
@@ -43,35 +46,35 @@ def timm_state(values: Values, convolved: bool = False) -> Arrays:
 
 
 def equimo_model(config: ConvNeXtConfig, values: Values):
-    """Equimo's model with these leaves, which have the same paths there."""
+    """Return Equimo's model with these leaves. The paths are the same in both libraries."""
     from equimo.models.convnext import ConvNeXt
 
     def build(key):
         sizes = {"depths": list(config.depths), "dims": list(config.dims), "num_classes": 0}
         return ConvNeXt(**sizes, act_layer="exactgelu", key=key)
 
-    def place(path, leaf):
+    def replace_leaf(path, leaf):
         if not isinstance(leaf, jax.ShapeDtypeStruct):
             return leaf
         value = values[jax.tree_util.keystr(path, simple=True, separator=".")]
         return jax.numpy.asarray(value.reshape(leaf.shape))
 
     shapes = eqx.filter_eval_shape(build, jax.random.PRNGKey(0))
-    return jax.tree_util.tree_map_with_path(place, shapes)
+    return jax.tree_util.tree_map_with_path(replace_leaf, shapes)
 
 
 @eqx.filter_jit
 def equimo_outputs(model, image):
-    """The last map and the normed mean."""
+    """Return the last map and the normed mean."""
     key = jax.random.PRNGKey(0)
-    # Equimo's dtype promotions are its own business.
+    # Equimo relies on implicit dtype promotion, which the tests forbid elsewhere.
     with jax.numpy_dtype_promotion("standard"):
         last = model.features(image, key=key, inference=True)
         return last, model(image, key=key, inference=True)
 
 
 def run_equimo(config, values, image) -> Arrays:
-    """`features` gives the last map; the model itself the normed mean."""
+    """Run Equimo. `features` returns the last map, and the model itself returns the normed mean."""
     model = equimo_model(config, values)
     last, pooled = equimo_outputs(model, image)
     rows = jax.vmap(model.norm)(last.reshape(config.dim, -1).T)
@@ -80,33 +83,36 @@ def run_equimo(config, values, image) -> Arrays:
 
 
 def transformers(config: ConvNeXtConfig, values: Values):
-    """transformers' model with these leaves."""
+    """Return transformers' model with these leaves."""
     import transformers as theirs
 
     sizes = {"hidden_sizes": list(config.dims), "depths": list(config.depths)}
     if not config.classes:
-        settings, kind = theirs.DINOv3ConvNextConfig(**sizes), theirs.DINOv3ConvNextModel
-        return transformers_model(kind, settings, convnext_names.HUGGINGFACE, values)
-    first = theirs.ConvNextForImageClassification
-    kind = theirs.ConvNextV2ForImageClassification if config.response_norm else first
-    settings = kind.config_class(
+        settings, model_class = theirs.DINOv3ConvNextConfig(**sizes), theirs.DINOv3ConvNextModel
+        return transformers_model(model_class, settings, convnext_names.HUGGINGFACE, values)
+    first_version = theirs.ConvNextForImageClassification
+    model_class = theirs.ConvNextV2ForImageClassification if config.response_norm else first_version
+    settings = model_class.config_class(
         **sizes, num_labels=config.classes, layer_norm_eps=config.final_norm_eps or config.norm_eps
     )
-    return transformers_model(kind, settings, convnext_names.CLASSIFIER, values)
+    return transformers_model(model_class, settings, convnext_names.CLASSIFIER, values)
 
 
 def by_transformers(config, values, image) -> Arrays:
-    """A classifier gives its last map without a norm, which is no output of ours."""
+    """Run transformers.
+
+    The last map of a classifier has no norm there and is therefore no output of the zoo's model.
+    """
     model = transformers(config, values)
     if not config.classes:
         return run_transformers(model, image)
-    body = getattr(model, "convnextv2" if config.response_norm else "convnext")
-    pooled = run_transformers(body, image, ("pooler_output",))
+    backbone = getattr(model, "convnextv2" if config.response_norm else "convnext")
+    pooled = run_transformers(backbone, image, ("pooler_output",))
     return pooled | run_transformers(model, image, ("logits",))
 
 
 def run_timm(config, values, image) -> Arrays:
-    """timm has the norm in its head, over the mean only."""
+    """Run timm, which applies the norm in its head, only to the mean."""
     import timm
     import torch
 

@@ -1,14 +1,13 @@
-"""Networks of somebody's own that find things on DINOv3, as transformers saves DEIMv2 (5.24), with
-the outputs that PyTorch computes."""
+"""Custom detectors on DINOv3, saved as DEIMv2 by transformers (5.24), with PyTorch's outputs."""
 
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.references.areas import Own
+from tests.references.areas import CustomCheckpoint
 from tests.references.classifiers import seeded
-from tests.references.detection import named
+from tests.references.detection import output_arrays
 
 SETTINGS = {
     "backbone_config": {
@@ -23,10 +22,15 @@ SETTINGS = {
     **{"decoder_layers": 3, "decoder_n_points": [3, 6, 3], "num_queries": 9, "max_num_bins": 8},
     **{"decoder_activation_function": "silu", "lqe_hidden_dim": 24},
 }
+"""Settings of a small DEIMv2."""
 
 
-def deim(folder: Path, **settings: Any) -> Own:
-    """By `save_pretrained`; `backbone_config` are further settings of the backbone."""
+def deim(folder: Path, **settings: Any) -> CustomCheckpoint:
+    """Save a small DEIMv2 by `save_pretrained`.
+
+    `settings` replace those of `SETTINGS`. A `backbone_config` among them is merged into the
+    backbone's settings.
+    """
     backbone = SETTINGS["backbone_config"] | settings.pop("backbone_config", {})
     model = seeded("Deimv2ForObjectDetection", SETTINGS | settings | {"backbone_config": backbone})
     with torch.no_grad():
@@ -36,5 +40,5 @@ def deim(folder: Path, **settings: Any) -> Own:
             elif name.endswith("running_var"):
                 value.mul_(0.5 + torch.rand_like(value))
     model.save_pretrained(folder)
-    outputs = torch.no_grad()(lambda pictures: named(model(pictures)))
-    return Own(folder, outputs, (64, 96), "deimv2")
+    outputs = torch.no_grad()(lambda pictures: output_arrays(model(pictures)))
+    return CustomCheckpoint(folder, outputs, (64, 96), "deimv2")

@@ -1,7 +1,7 @@
 """Depth Anything V2 by transformers, and the authors' names of its tensors.
 
-The names are those of `depth_anything_v2/dpt.py` in DepthAnything/Depth-Anything-V2, which counts
-its maps from the finest and its blocks of fusion too, where transformers begins with the coarsest.
+The names are those of `depth_anything_v2/dpt.py` in DepthAnything/Depth-Anything-V2. It counts the
+maps and the fusion blocks from the finest, and transformers from the coarsest.
 """
 
 import re
@@ -38,44 +38,47 @@ AUTHORS = (
     (r"^head\.conv2", HEAD + "scratch.output_conv2.0"),
     (r"^head\.conv3", HEAD + "scratch.output_conv2.2"),
 )
-"""Patterns of transformers' keys, and what the authors have instead."""
+"""Patterns of transformers' keys, and their replacements in the authors' file."""
 
 
 def authors_state(values: Values) -> dict[str, np.ndarray]:
-    """Leaves as the authors' file has them, by way of transformers' file."""
-    out: dict[str, np.ndarray] = {}
-    parts: dict[str, list[np.ndarray]] = {}
+    """Return the leaves as the authors' file has them.
+
+    They are converted from transformers' keys.
+    """
+    state: dict[str, np.ndarray] = {}
+    split_tensors: dict[str, list[np.ndarray]] = {}
     for key, value in running.file_state(depth_names.HUGGINGFACE, values).items():
-        for pattern, instead in AUTHORS:
-            key = re.sub(pattern, instead, key)
-        if found := re.fullmatch(r"(.*)attention\.attention\.(query|key|value)\.(\w+)", key):
-            # In this order in the file of transformers, too.
-            parts.setdefault(f"{found[1]}attn.qkv.{found[3]}", []).append(value)
+        for pattern, replacement in AUTHORS:
+            key = re.sub(pattern, replacement, key)
+        if match := re.fullmatch(r"(.*)attention\.attention\.(query|key|value)\.(\w+)", key):
+            # transformers' file has them in this order, too.
+            split_tensors.setdefault(f"{match[1]}attn.qkv.{match[3]}", []).append(value)
         else:
-            out[key] = value
-    return out | {key: np.concatenate(thirds) for key, thirds in parts.items()}
+            state[key] = value
+    return state | {key: np.concatenate(thirds) for key, thirds in split_tensors.items()}
 
 
 def transformers(config: DepthConfig, values: Values):
-    body = config.backbone
-    read = Dinov2Config(
-        **running.learned(body),
-        mlp_ratio=body.hidden // body.dim,
+    backbone = config.backbone
+    backbone_settings = Dinov2Config(
+        **running.learned(backbone),
+        mlp_ratio=backbone.hidden // backbone.dim,
         out_indices=list(config.layers),
         apply_layernorm=True,
         reshape_hidden_states=False,
     )
     settings = DepthAnythingConfig(
-        backbone_config=read,
-        reassemble_hidden_size=body.dim,
+        backbone_config=backbone_settings,
+        reassemble_hidden_size=backbone.dim,
         neck_hidden_sizes=list(config.channels),
         fusion_hidden_size=config.fused,
         head_hidden_size=config.hidden,
         depth_estimation_type="metric" if config.max_depth else "relative",
         max_depth=int(config.max_depth or 1),
     )
-    kind, names = DepthAnythingForDepthEstimation, depth_names.HUGGINGFACE
-    return running.transformers_model(kind, settings, names, values)
+    model_class, names = DepthAnythingForDepthEstimation, depth_names.HUGGINGFACE
+    return running.transformers_model(model_class, settings, names, values)
 
 
 def by_transformers(config: DepthConfig, values: Values, image) -> Arrays:

@@ -1,4 +1,4 @@
-"""`vit_digits` by transformers: DINOv3's vision transformer, then one matrix product."""
+"""`vit_digits` by transformers: DINOv3's vision transformer, followed by a matrix product."""
 
 from tests.references import Arrays, Reference, dinov3
 from tests.references.running import Values
@@ -6,7 +6,7 @@ from zoo.architectures.architecture import Config
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:
-    """With the mask token that transformers wants and does not use."""
+    """Run transformers, with a mask token that it requires but does not use."""
     backbone = {name: value for name, value in values.items() if not name.startswith("head.")}
     mask = {"mask_token": 0 * values["cls_token"]}
     features = dinov3.by_transformers(config, backbone | mask, image)

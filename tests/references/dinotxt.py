@@ -1,8 +1,8 @@
-"""dino.txt in PyTorch, on a backbone of transformers, with the names of Meta's file.
+"""dino.txt in PyTorch, on a backbone of transformers, with the tensor names of Meta's file.
 
-Written from `dinov3/eval/text` and `dinov3/layers` of facebookresearch/dinov3: a text's token
-attends to none behind it, and that of the greatest number stands for it; blocks on top of the
-backbone have gates and no rotary positions.
+It was written from `dinov3/eval/text` and `dinov3/layers` of facebookresearch/dinov3. A token of a
+text attends only to itself and to earlier tokens. The token with the greatest number represents the
+text. Blocks on top of the backbone have gated feed-forward layers and no rotary positions.
 """
 
 import torch
@@ -96,7 +96,7 @@ class Words(nn.Module):
 
 
 class DinoTxt(nn.Module):
-    """The network, and the backbone that it was given."""
+    """The network, on a backbone that is not among its own tensors."""
 
     def __init__(self, config: DualConfig, backbone: nn.Module):
         super().__init__()
@@ -110,19 +110,20 @@ class DinoTxt(nn.Module):
         head = nn.Linear(words.dim, words.projection, bias=False)
         self.text_model.head.linear_projection = head
         self.logit_scale = nn.Parameter(torch.empty(1))
-        # In a tuple it is none of the module's parts, as in Meta's file.
-        self.given, self.prefix = (backbone,), vision.prefix_tokens
+        # In a tuple the backbone is no submodule, so that its tensors have no names here, as in
+        # Meta's file.
+        self.backbones, self.prefix = (backbone,), vision.prefix_tokens
 
     def texts(self, ids):
-        """The normed tokens, and the vectors."""
+        """Return the normed tokens and the vectors of texts."""
         tokens = self.text_model.backbone(ids)
         ends = self.text_model.head.linear_projection(tokens)[range(len(ids)), ids.argmax(-1)]
         return tokens, ends
 
     def images(self, pixels):
-        """The same of pictures."""
+        """Return the normed tokens and the vectors of pictures."""
         top = self.visual_model.head
-        tokens = top.ln_final(top.blocks(self.given[0](pixels).last_hidden_state))
+        tokens = top.ln_final(top.blocks(self.backbones[0](pixels).last_hidden_state))
         return tokens, torch.cat([tokens[:, 0], tokens[:, self.prefix :].mean(1)], -1)
 
     def forward(self, pixels, ids):
@@ -131,15 +132,19 @@ class DinoTxt(nn.Module):
             for vectors in (self.images(pixels)[1], self.texts(ids)[1])
         )
         logits = self.logit_scale.exp() * image @ text.T
-        named = {"logits_per_image": logits, "logits_per_text": logits.T}
-        return named | {"text_embeds": text, "image_embeds": image}
+        logits_by_name = {"logits_per_image": logits, "logits_per_text": logits.T}
+        return logits_by_name | {"text_embeds": text, "image_embeds": image}
 
 
 def both(config: DualConfig, values: Values) -> DinoTxt:
-    """The network with our leaves, every tensor of Meta's file in its place."""
-    under = {path.removeprefix("vision."): values[path] for path in values if "vision." in path}
-    body = {path: value for path, value in under.items() if not path.startswith("head_")}
-    model = DinoTxt(config, dinov3.transformers(config.vision, body))
+    """Return the network with the zoo's leaves, in which every tensor of Meta's file is loaded."""
+    vision_values = {
+        path.removeprefix("vision."): values[path] for path in values if "vision." in path
+    }
+    backbone_values = {
+        path: value for path, value in vision_values.items() if not path.startswith("head_")
+    }
+    model = DinoTxt(config, dinov3.transformers(config.vision, backbone_values))
     model.load_state_dict(
         {
             key: torch.from_numpy(value)

@@ -12,7 +12,7 @@ BIAS = "blocks.0.attn.qkv.bias"
 
 
 def transformers(config: Config, values: Values):
-    """With our periods: transformers computes its own, in float32."""
+    """Return transformers' model with the zoo's rotary periods. Its own are computed in float32."""
     import torch
     from transformers import DINOv3ViTConfig, DINOv3ViTModel
 

@@ -13,26 +13,29 @@ OUTPUTS = ("class_queries_logits", "masks_queries_logits")
 
 
 def transformers(config: MaskConfig, values: Values):
-    body = config.backbone
+    backbone = config.backbone
     settings = EomtDinov3Config(
-        **running.common(body),
-        intermediate_size=body.hidden,
-        layer_norm_eps=body.norm_eps,
+        **running.common(backbone),
+        intermediate_size=backbone.hidden,
+        layer_norm_eps=backbone.norm_eps,
         key_bias=True,
         num_queries=config.queries,
         num_blocks=config.query_blocks,
         num_upscale_blocks=config.upscalings,
-        num_register_tokens=body.registers,
+        num_register_tokens=backbone.registers,
         num_labels=config.classes,
     )
-    # It has a weight for each class in its loss, which is no part of ours.
+    # transformers' model stores the class weights of its loss, which the zoo's model does not have.
     unread = ("criterion.empty_weight",)
-    kind, names = EomtDinov3ForUniversalSegmentation, mask_names.EOMT
-    return running.transformers_model(kind, settings, names, values, unread)
+    model_class, names = EomtDinov3ForUniversalSegmentation, mask_names.EOMT
+    return running.transformers_model(model_class, settings, names, values, unread)
 
 
 def by_transformers(config: MaskConfig, values: Values, image) -> Arrays:
-    """It reads the grid off a setting, which is of squares; here it is the picture's."""
+    """Run transformers on the grid of the picture.
+
+    Its setting for the grid only describes squares.
+    """
     model = transformers(config, values)
     model.grid_size = tuple(side // config.stride for side in image.shape[1:])
     periods = values["backbone.local_pos_embed.periods"]

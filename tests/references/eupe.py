@@ -1,4 +1,4 @@
-"""EUPE by Equimo, and by transformers' DINOv3, whose network it is; at any size."""
+"""EUPE by Equimo, and by transformers' DINOv3, which is the same network; at any size."""
 
 from tests.references.dinov2 import by_equimo
 from tests.references.dinov3 import by_transformers

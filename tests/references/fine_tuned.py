@@ -1,7 +1,7 @@
-"""Networks of transformers under heads that people put on them, as PyTorch computes both.
+"""Networks of transformers under heads that users put on them, as PyTorch computes both.
 
-Sources of the kinds of heads: the linear evaluations of DINO, DINOv2 and MAE, and public training
-scripts on top of them.
+The kinds of heads come from the linear evaluations of DINO, DINOv2 and MAE, and from public
+training scripts based on them.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,11 @@ WINDOWS = {
 
 @dataclass(frozen=True)
 class Family:
-    """A network of transformers: its class and settings, how many tokens are in front of the
-    patches, what the zoo calls it, and the side of its pictures.
+    """A network of transformers: its class, its settings, and what a test needs to know about it.
 
-    `vectors` are those that a head of the network's width may take.
+    `called` is the zoo's name of the architecture, `prefix` the number of tokens in front of the
+    patches, and `side` the side of its pictures. `vectors` are the pooled vectors of the network's
+    width that a head may take.
     """
 
     kind: str
@@ -41,7 +42,7 @@ class Family:
     side: int = 32
 
     def network(self) -> Any:
-        """Return the network, all of whose parameters count."""
+        """Return the seeded network, in which every parameter affects the output."""
         torch.manual_seed(7)
         kind = getattr(transformers, self.kind)
         options = {"add_pooling_layer": False} if self.kind in WITH_POOLER else {}
@@ -49,8 +50,10 @@ class Family:
 
 
 OF_MAP = "mean of the last map"
+"""Name of the vector that networks with feature maps pool."""
 
 WITH_POOLER = ("ViTModel", "DeiTModel")
+"""Classes that would add an untrained pooler by default."""
 
 FAMILIES = {
     "ViT": Family("ViTModel", PLAIN, "vit"),
@@ -67,10 +70,11 @@ FAMILIES = {
     "ConvNeXt V2": Family("ConvNextV2Model", STAGES, "convnext", vectors=(OF_MAP,)),
     "Swin V2": Family(*("Swinv2Model", WINDOWS, "swinv2"), vectors=(OF_MAP,), side=64),
 }
+"""Networks by the names that users know them by."""
 
 
 def seeded(module: Any) -> Any:
-    """Return a module with parameters and statistics that all count."""
+    """Set seeded parameters and statistics, each of which affects the output. Return the module."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, value in module.named_parameters():
@@ -86,23 +90,23 @@ def seeded(module: Any) -> Any:
 
 
 class Features(dict[str, torch.Tensor]):
-    """The vectors of pictures by what they are called, and their `tokens`."""
+    """The pooled vectors of pictures by name, and the `tokens`."""
 
     @classmethod
     def of(cls, family: Family, network: Any, pictures: torch.Tensor) -> "Features":
-        """Compute them."""
-        found = network(pictures)
-        tokens = found.last_hidden_state
+        """Return the features that the network computes of pictures."""
+        outputs = network(pictures)
+        tokens = outputs.last_hidden_state
         if family.vectors == (OF_MAP,):
             tokens = tokens.flatten(2).transpose(1, 2) if tokens.ndim == 4 else tokens
-            return cls({family.vectors[0]: found.pooler_output, "tokens": tokens})
-        pooled = found.pooler_output if family.called in ("siglip2", "clip") else tokens[:, 0]
+            return cls({family.vectors[0]: outputs.pooler_output, "tokens": tokens})
+        pooled = outputs.pooler_output if family.called in ("siglip2", "clip") else tokens[:, 0]
         mean = tokens[:, family.prefix :].mean(dim=1)
         return cls({family.vectors[0]: pooled, "mean": mean, "tokens": tokens})
 
 
 class Head(nn.Module):
-    """A head: its layers, and what they compute of features."""
+    """A head: a function `take` from features to the head's input, followed by layers."""
 
     def __init__(self, take: Callable[[Features], torch.Tensor], **layers: nn.Module):
         super().__init__()
@@ -126,7 +130,7 @@ class ConvHead(Head):
 
 
 class AttentionHead(Head):
-    """Attention of the first token to all of them, and a linear layer."""
+    """Attention from the first token to all tokens, followed by a linear layer."""
 
     def forward(self, features: Features) -> torch.Tensor:
         pool, layer = self.children()
@@ -135,7 +139,7 @@ class AttentionHead(Head):
 
 
 class SeveralHeads(Head):
-    """Answers side by side."""
+    """Several layers on the same input, whose outputs are concatenated."""
 
     def forward(self, features: Features) -> torch.Tensor:
         value = self.take(features)
@@ -143,7 +147,7 @@ class SeveralHeads(Head):
 
 
 class Scaled(Head):
-    """A linear layer whose answers are multiplied by a trained number."""
+    """A linear layer whose outputs are multiplied by a trained scalar."""
 
     def __init__(self, take: Callable[[Features], torch.Tensor], **layers: nn.Module):
         super().__init__(take, **layers)
@@ -154,21 +158,21 @@ class Scaled(Head):
 
 
 def linear(width: int = WIDTH, classes: int = CLASSES) -> nn.Linear:
-    """Return a linear layer."""
     return nn.Linear(width, classes)
 
 
 def first(family: Family) -> Callable[[Features], torch.Tensor]:
-    """Return what takes the first of a family's vectors."""
+    """Return the function that takes the first of a family's vectors."""
     return lambda features: features[family.vectors[0]]
 
 
 def both(features: Features) -> torch.Tensor:
-    """Return the class token and the mean of the patches side by side."""
+    """Concatenate the class token and the mean of the patches."""
     return torch.cat([features["token"], features["mean"]], dim=-1)
 
 
 Make = Callable[[Family, str], Head]
+"""A function from a family and the name of the linear layer to a head."""
 
 LINEAR_HEADS: dict[str, Make] = {
     "a linear layer on the class token": lambda family, name: Head(
@@ -193,7 +197,7 @@ LINEAR_HEADS: dict[str, Make] = {
         first(family), **{name: nn.Sequential(nn.Dropout(), linear())}
     ),
 }
-"""Heads that are one linear layer."""
+"""Heads that consist of one linear layer."""
 
 OTHER_HEADS: dict[str, Make] = {
     "a norm and a linear layer": lambda family, name: Head(
@@ -227,6 +231,6 @@ OTHER_HEADS: dict[str, Make] = {
         first(family), **{name: linear()}
     ),
 }
-"""Heads with other trained tensors beside the linear layer."""
+"""Heads with further trained tensors beside the linear layer."""
 
 HEADS = LINEAR_HEADS | OTHER_HEADS

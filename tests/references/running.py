@@ -1,4 +1,4 @@
-"""How transformers' and Equimo's models are made to run on our leaves."""
+"""Functions that run transformers' and Equimo's models on the zoo's leaves."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ OURS = (
     ("patch_rope.freqs", "freqs"),
     ("reg_rope.freqs", "reg_freqs"),
 )
-"""Paths in Equimo's tree that are called differently in ours."""
+"""Parts of paths in Equimo's tree, and their replacements in the zoo's."""
 
 
 def both(
     by_equimo: Callable[..., Arrays], by_transformers: Reference, **names: str
 ) -> dict[str, dict[str, Reference]]:
-    """`REFERENCES` of models that Equimo calls by these names."""
+    """Return a table `REFERENCES` for models of the zoo with Equimo's names of them."""
     return {
         ours: {"equimo": partial(by_equimo, theirs), "transformers": by_transformers}
         for ours, theirs in names.items()
@@ -38,7 +38,7 @@ def both(
 
 
 def common(config: Config) -> dict[str, Any]:
-    """What transformers' configurations of vision transformers share."""
+    """Return the settings that transformers' vision transformers share."""
     return {
         "hidden_size": config.dim,
         "num_hidden_layers": config.depth,
@@ -48,28 +48,31 @@ def common(config: Config) -> dict[str, Any]:
 
 
 def learned(config: Config) -> dict[str, Any]:
-    """The same where positions are learned, at the size of training."""
+    """Return the shared settings of networks with learned positions, at the size of training."""
     size = config.positions.grid * config.patch_size
     return common(config) | {"layer_norm_eps": config.norm_eps, "image_size": size}
 
 
 def weights_of(values: Values) -> Weights:
-    """Leaves as a checkpoint gives them."""
+    """Return leaves as if they had been read from a checkpoint."""
     return Weights(LazyArrays(as_file(values)), Provenance("random", seed=1))
 
 
 def file_state(naming: Naming, values: Values) -> dict[str, np.ndarray]:
-    """The tensors of a file with these names."""
+    """Return the tensors of a file with this naming."""
     shapes = {path: value.shape for path, value in values.items()}
-    found = items_for(naming, values, shapes)
-    return {key: np.array(tensor.read()) for key, tensor in found.items()}
+    items = items_for(naming, values, shapes)
+    return {key: np.array(tensor.read()) for key, tensor in items.items()}
 
 
 def transformers_model(
     kind: Any, settings: Any, naming: Naming, values: Values, unread: tuple[str, ...] = ()
 ) -> Any:
-    """A model of transformers with our leaves, by the names of its files, which may lack what only
-    training reads."""
+    """Return a model of transformers with the zoo's leaves, loaded by the names of its files.
+
+    `kind` is the model's class and `settings` its configuration. `unread` are tensors that the
+    files may lack because only training reads them.
+    """
     import torch
 
     state = {key: torch.from_numpy(value) for key, value in file_state(naming, values).items()}
@@ -85,23 +88,27 @@ def transformers_model(
 
 
 def by_settings(naming: Naming, config: Config, values: Values) -> Any:
-    """The same of the class and the settings that the zoo writes for a configuration."""
+    """Return transformers' model for the class and settings that the zoo would write."""
     import transformers
 
-    made = find_transformers_class(config)
-    kind = getattr(transformers, made.name)
-    labels = {"num_labels": config.classes} if "ImageClassification" in made.name else {}
-    settings = kind.config_class(**made.settings(config), **labels)
-    return transformers_model(kind, settings, naming, values)
+    library_class = find_transformers_class(config)
+    model_class = getattr(transformers, library_class.name)
+    labels = {"num_labels": config.classes} if "ImageClassification" in library_class.name else {}
+    settings = model_class.config_class(**library_class.settings(config), **labels)
+    return transformers_model(model_class, settings, naming, values)
 
 
 FEATURES = ("last_hidden_state", "pooler_output")
+"""Names of the outputs that most models of transformers have."""
 
 
 def run_transformers(
     model: Any, image: np.ndarray, names: tuple[str, ...] = FEATURES, **call: Any
 ) -> Arrays:
-    """Outputs of those names, without the batch axis."""
+    """Return the named outputs for an image, without a batch axis.
+
+    `call` are options of the call.
+    """
     import torch
 
     with torch.no_grad():
@@ -110,42 +117,48 @@ def run_transformers(
 
 
 def equimo_abstract(name: str, **changes: Any) -> Any:
-    """Equimo's model of that name, its leaves shapes; `changes` are settings other than its own."""
+    """Return Equimo's model of this name, whose leaves are shapes.
+
+    `changes` are arguments of Equimo's constructor.
+    """
     from equimo.models import vit
 
     def build(key: jax.Array) -> Any:
         return getattr(vit, name)(pretrained=False, key=key, **changes)
 
-    # Equimo's dtype promotions are its own business.
+    # Equimo relies on implicit dtype promotion, which the tests forbid elsewhere.
     with jax.numpy_dtype_promotion("standard"):
         return eqx.filter_eval_shape(build, jax.random.PRNGKey(0))
 
 
 def equimo_model(name: str, values: Values, **changes: Any) -> Any:
-    """The same with our leaves in its tree, none left over and none missing."""
-    left = dict(values)
+    """Return Equimo's model with the zoo's leaves.
 
-    def place(path: Any, leaf: Any) -> Any:
+    Each of them must be used, and none be missing.
+    """
+    unused = dict(values)
+
+    def replace_leaf(path: Any, leaf: Any) -> Any:
         if not isinstance(leaf, jax.ShapeDtypeStruct):
             return leaf
         key = jax.tree_util.keystr(path, simple=True, separator=".")
         for theirs, ours in OURS:
             key = key.replace(theirs, ours)
-        if key not in left:
+        if key not in unused:
             key = key.replace("local_pos_embed.freqs", "local_pos_embed.periods")
-        value = left.pop(key, None)
+        value = unused.pop(key, None)
         if value is None:
-            assert key.endswith("attn.qkv.bias"), f"Equimo wants {key}"
+            assert key.endswith("attn.qkv.bias"), f"the zoo does not have {key}"
             value = np.zeros(leaf.shape)
         return jax.numpy.asarray(value, leaf.dtype).reshape(leaf.shape)
 
-    model = jax.tree_util.tree_map_with_path(place, equimo_abstract(name, **changes))
-    assert not left, f"Equimo has no place for {list(left)}"
+    model = jax.tree_util.tree_map_with_path(replace_leaf, equimo_abstract(name, **changes))
+    assert not unused, f"Equimo's model has no leaves {list(unused)}"
     return model
 
 
 def run_equimo(model: Any, image: np.ndarray, logits: bool = False) -> Arrays:
-    """The normed tokens, and the classifier's logits where asked for."""
+    """Return the normed tokens, and with `logits` the logits of the classifier."""
     key = jax.random.PRNGKey(0)
 
     @eqx.filter_jit
@@ -154,6 +167,6 @@ def run_equimo(model: Any, image: np.ndarray, logits: bool = False) -> Arrays:
         return tokens, model(x, key=key, inference=True) if logits else None
 
     with jax.numpy_dtype_promotion("standard"):
-        tokens, scores = run(model, jax.numpy.asarray(image))
-    found = {"last_hidden_state": np.asarray(tokens)}
-    return found | ({"logits": np.asarray(scores)} if logits else {})
+        tokens, class_logits = run(model, jax.numpy.asarray(image))
+    outputs = {"last_hidden_state": np.asarray(tokens)}
+    return outputs | ({"logits": np.asarray(class_logits)} if logits else {})

@@ -1,6 +1,6 @@
-"""Meta's linear classifiers of DINOv2's patches, written in PyTorch on transformers' backbone.
+"""Meta's linear classifiers of DINOv2's patches, in PyTorch on transformers' backbone.
 
-The head is `BNHead` of facebookresearch/dinov2: it joins maps, and has a batch norm and
+The head is `BNHead` of facebookresearch/dinov2. It concatenates maps and applies a batch norm and
 mmsegmentation's `cls_seg`, which is a convolution.
 """
 
@@ -13,7 +13,7 @@ from zoo.architectures.segmentation.segmentation_config import SegmenterConfig
 
 
 class Head(torch.nn.Module):
-    """`decode_head`."""
+    """The module `decode_head`."""
 
     def __init__(self, channels: int, classes: int):
         super().__init__()
@@ -25,36 +25,36 @@ class Head(torch.nn.Module):
 
 
 class Network(torch.nn.Module):
-    """The head on normed patches of the last blocks of transformers' backbone."""
+    """The head on the normed patches of the last blocks of transformers' backbone."""
 
     def __init__(self, config: SegmenterConfig, values: Values):
         super().__init__()
-        start, state = "decode_head.", running.file_state(mask_names.SEGMENTER, values)
-        of_head = {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
+        prefix, state = "decode_head.", running.file_state(mask_names.SEGMENTER, values)
+        head_state = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
         self.config = config
         self.head = Head(config.layers * config.dim, config.classes).eval()
-        # It counts batches, for which the zoo has no use.
-        tensors = {k: torch.from_numpy(v) for k, v in of_head.items()}
+        # The batch norm also has a count of batches, which the zoo does not keep.
+        tensors = {k: torch.from_numpy(v) for k, v in head_state.items()}
         self.head.load_state_dict(tensors, strict=False)
-        body = {
+        backbone_values = {
             path.removeprefix("backbone."): value
             for path, value in values.items()
             if path.startswith("backbone.")
         }
-        self.backbone = dinov2.transformers(config.backbone, body)
+        self.backbone = dinov2.transformers(config.backbone, backbone_values)
 
     def forward(self, pictures):
-        """Logits `[batch, classes, rows, columns]`."""
+        """Return logits `[batch, classes, rows, columns]`."""
         rows, columns = (side // self.config.stride for side in pictures.shape[2:])
-        found = self.backbone(pictures, output_hidden_states=True)
-        states = found.hidden_states[-self.config.layers :]
+        output = self.backbone(pictures, output_hidden_states=True)
+        states = output.hidden_states[-self.config.layers :]
         patches = [self.backbone.layernorm(state)[:, 1:] for state in states]
         shape = pictures.shape[0], self.config.dim, rows, columns
-        return self.head([each.mT.reshape(shape) for each in patches])
+        return self.head([tokens.mT.reshape(shape) for tokens in patches])
 
 
 def by_pytorch(config: SegmenterConfig, values: Values, image) -> Arrays:
-    """Logits of one picture."""
+    """Return the logits of one picture."""
     with torch.no_grad():
         return {"logits": Network(config, values)(torch.from_numpy(image[None]))[0].numpy()}
 

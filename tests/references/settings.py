@@ -1,7 +1,9 @@
-"""Every class of transformers (5.24) that is read, small and seeded, with one setting at a time at
-another value: the tensors and the outputs of what it makes.
+"""Small seeded networks of every class of transformers (5.24) that the zoo reads.
 
-Parameters follow from their names, so that a setting that adds a tensor changes no other.
+For each class, one setting at a time has another value. A network has the tensors and the outputs
+that transformers computes with the changed settings.
+
+Parameters follow from their names, so that a setting that adds a tensor changes no other tensor.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from zoo.architectures.kinds import ARCHITECTURES
 
 Settings = dict[str, Any]
 
-CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.transformers_classes}
-"""The classes that are read, by their names."""
+CLASSES = {entry.name: entry for kind in ARCHITECTURES for entry in kind.transformers_classes}
+"""The classes that the zoo reads, by their names."""
 
 SIZES = {
     **{"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2},
@@ -106,6 +108,7 @@ BASES: Mapping[str, Settings] = {
 """Settings of a small network of each class."""
 
 ACTIVATIONS = ("relu", "silu", "quick_gelu")
+"""Values that are tried for settings with a text that are not in `OF_TEXTS`."""
 
 OF_TEXTS: Mapping[str, tuple[str, ...]] = {
     "depth_estimation_type": ("relative", "metric"),
@@ -117,19 +120,21 @@ OF_TEXTS: Mapping[str, tuple[str, ...]] = {
     "rope_type": ("default", "linear", "dynamic"),
     "encoder_type": ("hybrid", "none"),
 }
-"""Other values of settings that are texts; of all others, activations."""
+"""Values that are tried for settings with a text that is no activation."""
 
 NAMES = {
     *("id2label", "label2id", "model_type", "architectures", "transformers_version"),
     *("dtype", "torch_dtype", "_name_or_path"),
 }
-"""Settings of what something is called, and of the form in which numbers are kept, which are tried
-elsewhere."""
+"""Settings that are names or the dtype of stored numbers. Other tests cover them."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A setting at another value; `path` is where it is: in parts of a configuration."""
+    """Another value of a setting.
+
+    `path` has the names of the parts of the configuration around the setting, and its own name.
+    """
 
     kind: str
     path: tuple[str, ...]
@@ -137,7 +142,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        """The setting, with the part that it is of."""
+        """The name of the setting, with the parts of the configuration around it."""
         return ".".join(self.path)
 
     def __str__(self) -> str:
@@ -145,8 +150,8 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Made:
-    """What a library makes of settings: its tensors, and outputs for one picture or text."""
+class LibraryNetwork:
+    """A network that a library builds from settings, with outputs for one picture or text."""
 
     settings: Settings
     tensors: dict[str, torch.Tensor]
@@ -154,19 +159,19 @@ class Made:
 
     @cached_property
     def digest(self) -> str:
-        """Of the tensors."""
+        """The digest of the tensors."""
         return digest({name: value.numpy() for name, value in self.tensors.items()})
 
     def write(self, folder: Path) -> None:
-        """As the library saves it."""
+        """Write the folder that the library saves."""
         folder.mkdir(parents=True)
         shared = {key: value.contiguous().clone() for key, value in self.tensors.items()}
         save_file(shared, folder / "model.safetensors", {"format": "pt"})
         (folder / "config.json").write_text(json.dumps(self.settings))
 
 
-def others(name: str, value: Any) -> Iterator[Any]:
-    """Other values of a setting."""
+def other_values(name: str, value: Any) -> Iterator[Any]:
+    """Yield other values of a setting."""
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int):
@@ -174,26 +179,26 @@ def others(name: str, value: Any) -> Iterator[Any]:
     elif isinstance(value, float):
         yield 2 * value + 0.1
     elif isinstance(value, str):
-        yield from (each for each in OF_TEXTS.get(name, ACTIVATIONS) if each != value)
+        yield from (text for text in OF_TEXTS.get(name, ACTIVATIONS) if text != value)
     elif isinstance(value, list | tuple):
         yield [*value][::-1]
-        yield from ([*value[:-1], each] for each in others(name, value[-1]) if value)
+        yield from ([*value[:-1], last] for last in other_values(name, value[-1]) if value)
     elif value is None:
         yield from OF_TEXTS.get(name, (True, 1, 0.5, [2, 1], "relu"))
 
 
 def settings_of(kind: str) -> Settings:
-    """All settings of a class's small network, as they are written."""
-    return json.loads(json.dumps(_configured(kind, BASES[kind]).to_dict(), default=str))
+    """Return all settings of a class's small network, as they are written to its `config.json`."""
+    return json.loads(json.dumps(_build_config(kind, BASES[kind]).to_dict(), default=str))
 
 
-def _configured(kind: str, settings: Settings) -> Any:
-    """A configuration of a class."""
+def _build_config(kind: str, settings: Settings) -> Any:
+    """Return a configuration of a class."""
     return getattr(transformers, kind).config_class(**deepcopy(settings))
 
 
 def changes(kind: str) -> Iterator[Change]:
-    """Every setting of a class at every other value."""
+    """Yield every setting of a class with every other value."""
     yield from _changes(kind, (), settings_of(kind))
 
 
@@ -202,11 +207,11 @@ def _changes(kind: str, path: tuple[str, ...], settings: Settings) -> Iterator[C
         if isinstance(value, dict) and name not in NAMES:
             yield from _changes(kind, (*path, name), value)
         elif name not in NAMES:
-            yield from (Change(kind, (*path, name), each) for each in others(name, value))
+            yield from (Change(kind, (*path, name), other) for other in other_values(name, value))
 
 
-def changed(change: Change) -> Settings:
-    """The settings of a class with the change."""
+def apply_change(change: Change) -> Settings:
+    """Return the settings of a class with the change applied."""
     settings = settings_of(change.kind)
     inner = settings
     for part in change.path[:-1]:
@@ -216,46 +221,46 @@ def changed(change: Change) -> Settings:
 
 
 @cache
-def base(kind: str) -> Made:
-    """The small network of a class."""
-    found = made(kind, settings_of(kind))
-    assert found is not None
-    return found
+def base_network(kind: str) -> LibraryNetwork:
+    """Return the small network of a class without a change."""
+    network = run_network(kind, settings_of(kind))
+    assert network is not None
+    return network
 
 
 IMPOSSIBLE = (
     *(StrictDataclassError, ValueError, TypeError, KeyError, IndexError, AttributeError),
     *(RuntimeError, ZeroDivisionError, AssertionError, NotImplementedError, ImportError),
 )
-"""What transformers raises where settings are of nothing that it can make."""
+"""What transformers raises for settings with which it cannot build a network."""
 
 
-def made(kind: str, settings: Settings) -> Made | None:
-    """What transformers makes of settings; None where it makes nothing."""
+def run_network(kind: str, settings: Settings) -> LibraryNetwork | None:
+    """Build and run transformers' network with these settings, or return None if it raises."""
     with suppress(*IMPOSSIBLE):
-        read = transformers.AutoConfig.for_model(settings["model_type"]).from_dict(
+        config = transformers.AutoConfig.for_model(settings["model_type"]).from_dict(
             deepcopy(settings)
         )
-        model = getattr(transformers, kind)(read).eval()
+        model = getattr(transformers, kind)(config).eval()
         fill(model)
         with torch.no_grad():
-            found = model(**inputs_of(CLASSES[kind], model.config.to_dict()))
+            output = model(**inputs_of(CLASSES[kind], model.config.to_dict()))
         outputs = {
             name: value[0].numpy() if len(value) == 1 else value.numpy()
-            for name, value in found.items()
+            for name, value in output.items()
             if isinstance(value, torch.Tensor)
             and (name != "pooler_output" or CLASSES[kind].has_same_pooler)
         }
-        tied = getattr(model, "all_tied_weights_keys", None) or {}
-        tensors = {key: value for key, value in model.state_dict().items() if key not in tied}
-        return Made(settings | {"architectures": [kind]}, tensors, outputs)
+        tied_keys = getattr(model, "all_tied_weights_keys", None) or {}
+        tensors = {key: value for key, value in model.state_dict().items() if key not in tied_keys}
+        return LibraryNetwork(settings | {"architectures": [kind]}, tensors, outputs)
     return None
 
 
 def fill(model: Any) -> None:
-    """Give every tensor seeded numbers that count."""
+    """Set every tensor to seeded numbers that affect the output."""
     with torch.no_grad():
-        statistics = [each for each in model.named_buffers() if "running_" in each[0]]
+        statistics = [item for item in model.named_buffers() if "running_" in item[0]]
         for name, value in [*model.named_parameters(), *statistics]:
             rng = torch.Generator().manual_seed(crc32(name.encode()))
             noise = torch.randn(value.shape, generator=rng)
@@ -271,29 +276,29 @@ def fill(model: Any) -> None:
 
 
 def inputs_of(kind: TransformersClass, settings: Settings) -> dict[str, torch.Tensor]:
-    """A picture, a text, or both."""
-    given = {}
-    words = settings.get("text_config", settings)
-    if "vocab_size" in words:
-        length, many = words["max_position_embeddings"], words["vocab_size"]
-        end = words.get("eos_token_id")
-        row = (torch.arange(length) * 7) % max(2, many - 5)
-        end = end if isinstance(end, int) and 2 < end < many else many - 1
-        row[length // 2 :] = end
-        given["input_ids"] = row[None]
+    """Return a picture, a text, or both, as the class needs them."""
+    tensors = {}
+    text_settings = settings.get("text_config", settings)
+    if "vocab_size" in text_settings:
+        length, vocabulary = text_settings["max_position_embeddings"], text_settings["vocab_size"]
+        end = text_settings.get("eos_token_id")
+        ids = (torch.arange(length) * 7) % max(2, vocabulary - 5)
+        end = end if isinstance(end, int) and 2 < end < vocabulary else vocabulary - 1
+        ids[length // 2 :] = end
+        tensors["input_ids"] = ids[None]
         if kind.model_type.startswith("tips"):
-            row[-2:] = 0
-            given["attention_mask"] = (row != 0).long()[None]
+            ids[-2:] = 0
+            tensors["attention_mask"] = (ids != 0).long()[None]
     if kind.model_type.startswith("siglip2"):
-        given |= patches(settings.get("vision_config", settings))
+        tensors |= patches(settings.get("vision_config", settings))
     elif "vocab_size" not in settings:
         rng = torch.Generator().manual_seed(9)
-        given["pixel_values"] = torch.randn((1, 3, *sides(settings)), generator=rng)
-    return given
+        tensors["pixel_values"] = torch.randn((1, 3, *sides(settings)), generator=rng)
+    return tensors
 
 
 def patches(settings: Settings) -> dict[str, torch.Tensor]:
-    """Return a picture of 2 x 5 patches with two patches of padding, as SigLIP 2 takes it."""
+    """Return a picture of 2 x 5 patches with two patches of padding, in the format of SigLIP 2."""
     rng = torch.Generator().manual_seed(9)
     pixels = 3 * settings["patch_size"] ** 2
     return {
@@ -304,18 +309,26 @@ def patches(settings: Settings) -> dict[str, torch.Tensor]:
 
 
 def sides(settings: Settings) -> tuple[int, int]:
-    """Of a picture that a network takes: that of its positions where it has any."""
-    inner = settings.get("vision_config") or settings.get("backbone_config") or settings
-    size = inner.get("image_size", 32)
-    if inner.get("model_type") in ("dinov3_vit", "dinov3_convnext", "convnext", "convnextv2"):
+    """Return the height and width of a picture that the network accepts.
+
+    With learned positions it is the size of those.
+    """
+    vision_settings = settings.get("vision_config") or settings.get("backbone_config") or settings
+    size = vision_settings.get("image_size", 32)
+    if vision_settings.get("model_type") in (
+        "dinov3_vit",
+        "dinov3_convnext",
+        "convnext",
+        "convnextv2",
+    ):
         return (64, 96)
     size = size if isinstance(size, int) else size[0]
-    step = inner.get("num_windows", 1) * inner.get("patch_size", 1)
-    size = max(size // step, 1) * step if "num_windows" in inner else size
+    multiple = vision_settings.get("num_windows", 1) * vision_settings.get("patch_size", 1)
+    size = max(size // multiple, 1) * multiple if "num_windows" in vision_settings else size
     return (size, size)
 
 
-def inputs(kind: str, case: Made) -> dict[str, np.ndarray]:
-    """What a network is given, without the batch."""
-    given = inputs_of(CLASSES[kind], case.settings)
-    return {name: value[0].numpy() for name, value in given.items()}
+def numpy_inputs(kind: str, case: LibraryNetwork) -> dict[str, np.ndarray]:
+    """Return the inputs of a network, without a batch axis."""
+    tensors = inputs_of(CLASSES[kind], case.settings)
+    return {name: value[0].numpy() for name, value in tensors.items()}

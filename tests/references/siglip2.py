@@ -1,4 +1,4 @@
-"""SigLIP 2 by Equimo, which has no head, and by transformers, at any size."""
+"""SigLIP 2 by Equimo, whose network has no head, and by transformers, at any size."""
 
 from functools import partial
 
@@ -9,8 +9,10 @@ from zoo.architectures.architecture import Config
 
 
 def by_equimo(name: str, config: Config, values: Values, image) -> Arrays:
-    body = {path: value for path, value in values.items() if not path.startswith("attn_pool.")}
-    return running.run_equimo(running.equimo_model(name, body), image)
+    headless_values = {
+        path: value for path, value in values.items() if not path.startswith("attn_pool.")
+    }
+    return running.run_equimo(running.equimo_model(name, headless_values), image)
 
 
 def transformers(config: Config, values: Values):

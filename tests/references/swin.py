@@ -1,4 +1,4 @@
-"""Swin V2 by transformers, at sizes that its windows do not divide too."""
+"""Swin V2 by transformers, also at sizes that are not multiples of its windows."""
 
 from tests.references import Arrays, running
 from tests.references.running import Values

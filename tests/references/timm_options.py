@@ -1,6 +1,6 @@
-"""Options of timm's vision transformers, and which of them no network of the zoo has.
+"""Options of timm's vision transformers, and those that no network of the zoo has.
 
-`tests/golden/make_timm_options.py` wrote the facts where timm is.
+`tests/golden/make_timm_options.py` wrote the facts in an environment with timm.
 """
 
 import json
@@ -12,6 +12,7 @@ FACTS = json.loads((Path(__file__).parents[1] / "golden" / "timm_options.json").
 BLOCKS = (
     *("ParallelThingsBlock", "ResPostBlock", "ParallelScalingBlock", "DiffParallelScalingBlock"),
 )
+"""Classes of blocks that the zoo does not have."""
 
 OPTIONS_REFUSED: dict[str, tuple[Any, ...]] = {
     "block_fn": BLOCKS,
@@ -21,28 +22,29 @@ OPTIONS_REFUSED: dict[str, tuple[Any, ...]] = {
     "scale_attn_norm": (True,),
     "pool_include_prefix": (True,),
 }
-"""Options that no network of the zoo has."""
+"""Options, and their values that no network of the zoo has."""
 
 OTHER_POOLS = ("max", "avgmax")
+"""Pooling that the zoo does not have."""
 
 
 def option_of(network: dict[str, Any]) -> str:
-    """Return the option for which a network is refused; empty for one that is read."""
+    """Return the option for which a network is refused, or an empty text if it is read."""
     if network["options"].get("global_pool") in OTHER_POOLS:
         return "global_pool"
-    stated = FACTS["architectures"][network["settings"]["architecture"]]
-    found = (name for name, values in OPTIONS_REFUSED.items() if stated.get(name) in values)
-    return next(found, "")
+    settings = FACTS["architectures"][network["settings"]["architecture"]]
+    refused = (name for name, values in OPTIONS_REFUSED.items() if settings.get(name) in values)
+    return next(refused, "")
 
 
 def refusals(architecture: str) -> list[str]:
     """Return the options of an architecture that no network of the zoo has."""
-    stated = FACTS["architectures"][architecture]
-    return [name for name, values in OPTIONS_REFUSED.items() if stated.get(name) in values]
+    settings = FACTS["architectures"][architecture]
+    return [name for name, values in OPTIONS_REFUSED.items() if settings.get(name) in values]
 
 
 def option_rows() -> list[tuple[str, ...]]:
-    """Return each option with its values that are read and those that are refused."""
+    """Return each option with the values that are read and the values that are refused."""
     read: dict[str, set[str]] = {}
     refused: dict[str, set[str]] = {}
     for network in FACTS["networks"]:
@@ -63,7 +65,7 @@ def option_rows() -> list[tuple[str, ...]]:
 
 
 def architecture_rows() -> list[tuple[str, str]]:
-    """Return how many architectures are read, and which are refused, by option."""
+    """Return the number of architectures that are read, and the refused ones for each option."""
     by_option: dict[str, list[str]] = {}
     for name in FACTS["architectures"]:
         by_option.setdefault(next(iter(refusals(name)), ""), []).append(f"`{name}`")

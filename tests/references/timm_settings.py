@@ -1,5 +1,7 @@
-"""Networks of timm (1.0.31), small and seeded, with one argument at a time at another value, as
-`golden/make_timm_settings.py` found what timm makes of them."""
+"""Small seeded networks of timm (1.0.31), with one argument at a time at another value.
+
+`golden/make_timm_settings.py` wrote the files and logits that timm makes of them.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,11 @@ BASES: Mapping[str, Arguments] = {
 
 @dataclass(frozen=True)
 class TimmCase:
-    """An architecture with an argument at another value: the `config.json` that timm writes, the
-    tensors' shapes, and the logits for one picture."""
+    """An architecture with another value of one argument.
+
+    It has the `config.json` that timm writes, the shapes of the tensors, the size of the picture
+    and the logits for it. The case of the unchanged network has an empty `argument`.
+    """
 
     architecture: str
     argument: str
@@ -56,18 +61,19 @@ class TimmCase:
         return f"{self.architecture}-{self.argument}={json.dumps(self.value)}"
 
     def write(self, folder: Path) -> None:
-        """As timm saves it for the hub."""
+        """Write the folder that timm saves for the hub."""
         folder.mkdir(parents=True)
         save_file(state_of(self.shapes), folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(self.config))
 
     @property
     def picture(self) -> Float32:
+        """The picture that the logits were computed for."""
         return picture(self.size)
 
 
 def state_of(shapes: Mapping[str, Shape]) -> dict[str, Float32]:
-    """Seeded tensors that follow from their names."""
+    """Return seeded tensors, which follow from their names."""
     return {name: _tensor(name, shape) for name, shape in shapes.items()}
 
 
@@ -84,27 +90,27 @@ def _tensor(name: str, shape: Shape) -> Float32:
 
 
 def picture(size: tuple[int, int]) -> Float32:
-    """A picture `[3, height, width]`."""
+    """Return a seeded picture `[3, height, width]`."""
     return np.random.default_rng(9).standard_normal((3, *size)).astype(np.float32)
 
 
 @cache
 def cases() -> tuple[TimmCase, ...]:
-    """All that timm makes something of."""
+    """Return the cases for which timm can build a network."""
     return tuple(_cases(json.loads(FILE.read_text())))
 
 
-def _cases(found: Mapping[str, Any]) -> Iterator[TimmCase]:
-    for architecture, of in found.items():
-        for argument, value, config, shapes, size, logits in of["cases"]:
-            told = of["config"] | config
-            told["model_args"] = of["config"]["model_args"] | config.get("model_args", {})
-            tensors = of["shapes"] | shapes
+def _cases(record: Mapping[str, Any]) -> Iterator[TimmCase]:
+    for architecture, entry in record.items():
+        for argument, value, config, shapes, size, logits in entry["cases"]:
+            settings = entry["config"] | config
+            settings["model_args"] = entry["config"]["model_args"] | config.get("model_args", {})
+            tensors = entry["shapes"] | shapes
             yield TimmCase(
                 architecture,
                 argument,
                 value,
-                told,
+                settings,
                 {name: tuple(shape) for name, shape in tensors.items() if shape is not None},
                 (size[0], size[1]),
                 tuple(logits),

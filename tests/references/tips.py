@@ -1,4 +1,4 @@
-"""TIPS by Equimo, and by transformers, whose TIPSv2 has the same networks."""
+"""TIPS by Equimo, and by transformers, whose TIPSv2 consists of the same networks."""
 
 from functools import partial
 

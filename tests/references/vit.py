@@ -1,8 +1,8 @@
-"""The plain vision transformer by Equimo, which has the registry's `config`, and by transformers,
-which has what is `published` for it.
+"""The plain vision transformer by Equimo and by transformers.
 
-Away from 224 x 224 transformers interpolates positions without antialiasing, as no weights were
-trained; Equimo does so only if told.
+Equimo runs the registry's `config`, and transformers the configuration that is `published` for it.
+At other sizes than 224 x 224 transformers interpolates positions without antialiasing, with which
+no weights were trained. Equimo antialiases with an option.
 """
 
 from tests.references import Arrays, running
@@ -26,17 +26,17 @@ def transformers(config: Config, values: Values):
             else huggingface_names.DISTILLED_VIT
         )
         return running.by_settings(names, config, values)
-    more = {"intermediate_size": config.hidden, "num_labels": config.classes}
-    settings = ViTConfig(**running.learned(config), **more, hidden_act="gelu")
+    sizes = {"intermediate_size": config.hidden, "num_labels": config.classes}
+    settings = ViTConfig(**running.learned(config), **sizes, hidden_act="gelu")
     names = huggingface_names.VIT
     return running.transformers_model(ViTForImageClassification, settings, names, values)
 
 
 def by_transformers(config: Config, values: Values, image) -> Arrays:
     model = transformers(config, values)
-    asked = {"interpolate_pos_encoding": True}
-    tokens = running.run_transformers(model.base_model, image, ("last_hidden_state",), **asked)
-    return tokens | running.run_transformers(model, image, ("logits",), **asked)
+    options = {"interpolate_pos_encoding": True}
+    tokens = running.run_transformers(model.base_model, image, ("last_hidden_state",), **options)
+    return tokens | running.run_transformers(model, image, ("logits",), **options)
 
 
 REFERENCES = {

@@ -1,5 +1,7 @@
-"""Configurations of every kind, drawn: those of published rows with other sizes, settings and
-details."""
+"""Hypothesis strategies for configurations of every kind.
+
+A drawn configuration is that of a published row with other sizes, settings and details.
+"""
 
 from __future__ import annotations
 
@@ -38,30 +40,35 @@ SCORES = ("softmax", "sigmoid", "none")
 
 @cache
 def rows(kind: type[Config]) -> tuple[Config, ...]:
-    """Return the configurations of published rows of a kind, one of each architecture."""
+    """Return the configurations of published rows of a kind, one for each architecture."""
     configs = (entry.config_for(n.name) for entry in MODELS.values() for n in entry.namings)
     ignored = ("size", "setting", "detail")
     return tuple({comparison_key(c, ignored): c for c in configs if type(c) is kind}.values())
 
 
 def pick(draw: Draw, *choices: Any) -> Any:
-    """Draw one of these."""
+    """Draw one of the choices."""
     return draw(st.sampled_from(choices))
 
 
-def number(draw: Draw, least: int, most: int) -> int:
-    """Draw a whole number."""
-    return draw(st.integers(least, most))
+def number(draw: Draw, minimum: int, maximum: int) -> int:
+    """Draw an integer between both bounds, which are included."""
+    return draw(st.integers(minimum, maximum))
 
 
 @st.composite
 def drawn(draw: Draw, row: Config) -> Config:
-    """Draw a configuration of the architecture of a published one."""
+    """Draw a configuration with the architecture of a published row."""
     return DRAWN[type(row)](draw, row)
 
 
-def vit(draw: Draw, row: ViTConfig, depth: int = 0, ffn: str = "", body: bool = False) -> ViTConfig:
-    """Draw a vision transformer; one with `body` has no classifier."""
+def vit(
+    draw: Draw, row: ViTConfig, depth: int = 0, ffn: str = "", is_backbone: bool = False
+) -> ViTConfig:
+    """Draw a vision transformer, or with `is_backbone` one without a classifier.
+
+    A `depth` or `ffn` that is given is not drawn.
+    """
     heads = number(draw, 1, 3)
     dim = heads * pick(draw, 4, 8)
     kinds = ("mlp", "swiglu") if isinstance(row.rope, RopePeriods) else ("mlp", "swiglu_fused")
@@ -72,23 +79,23 @@ def vit(draw: Draw, row: ViTConfig, depth: int = 0, ffn: str = "", body: bool = 
         heads=heads,
         hidden=2 * number(draw, 4, 20),
         ffn=ffn or pick(draw, *kinds),
-        # transformers' class has one for each kind of feed-forward network.
+        # transformers' class determines the activation by the kind of feed-forward network.
         activation=row.activation if row.rope else pick(draw, *ACTIVATIONS),
         qkv_bias=row.qkv_bias if row.rope else pick(draw, True, False),
         norm_eps=pick(draw, *EPSILONS),
         patch_size=number(draw, 2, 5),
         registers=_registers(draw, row),
-        mask_token=row.mask_token if body else pick(draw, True, False),
+        mask_token=row.mask_token if is_backbone else pick(draw, True, False),
         positions=row.positions and _positions(draw, row.positions),
         projection=row.projection and number(draw, 3, 9),
         head_blocks=row.head_blocks
         and replace(row.head_blocks, depth=number(draw, 1, 2), hidden=number(draw, 3, 9)),
     )
-    if row.pool in ("attention", None) and not row.cls_token and not body:
+    if row.pool in ("attention", None) and not row.cls_token and not is_backbone:
         config = replace(config, pool=pick(draw, "attention", None))
     return (
         replace(config, classes=0, head_tokens=None, distilled=False)
-        if body
+        if is_backbone
         else _classes(draw, row, config)
     )
 
@@ -101,9 +108,9 @@ def _registers(draw: Draw, row: ViTConfig) -> int:
     return number(draw, 1, 3)
 
 
-def _positions(draw: Draw, where: LearnedPositions) -> LearnedPositions:
+def _positions(draw: Draw, positions: LearnedPositions) -> LearnedPositions:
     columns = draw(st.none() | st.integers(5, 6))
-    return replace(where, grid=number(draw, 2, 4), columns=columns)
+    return replace(positions, grid=number(draw, 2, 4), columns=columns)
 
 
 def _classes(draw: Draw, row: ViTConfig, config: ViTConfig) -> ViTConfig:
@@ -115,16 +122,21 @@ def _classes(draw: Draw, row: ViTConfig, config: ViTConfig) -> ViTConfig:
         return config
     if row.positions is None or row.positions.linear or not pick(draw, True, False):
         return replace(config, classes=0, head_tokens=None, distilled=False)
-    two = config.registers > 0 and config.cls_token and tokens is None and pick(draw, True, False)
+    distilled = (
+        config.registers > 0 and config.cls_token and tokens is None and pick(draw, True, False)
+    )
     scores = pick(draw, *SCORES)
     return replace(
-        config, classes=number(draw, 2, 6), head_tokens=tokens, distilled=two, scores=scores
+        config, classes=number(draw, 2, 6), head_tokens=tokens, distilled=distilled, scores=scores
     )
 
 
 def convnext(draw: Draw, row: ConvNeXtConfig) -> ConvNeXtConfig:
-    """Draw a ConvNeXt; classes of transformers have one epsilon, of all norms or of the last."""
-    depths, dims = ([number(draw, 1, most) for _ in range(4)] for most in (2, 9))
+    """Draw a ConvNeXt.
+
+    A class of transformers has one epsilon, either of all norms or of the last.
+    """
+    depths, dims = ([number(draw, 1, maximum) for _ in range(4)] for maximum in (2, 9))
     is_last = row.response_norm or pick(draw, False, True)
     classes = pick(draw, 0, 3) if is_last else 0
     eps = {"final_norm_eps": 7e-5} if is_last else {"norm_eps": 7e-6, "final_norm_eps": None}
@@ -164,7 +176,7 @@ def swin(draw: Draw, row: SwinConfig) -> SwinConfig:
 
 
 def words(draw: Draw, row: TextConfig) -> TextConfig:
-    """Draw a network for texts."""
+    """Draw a tower for texts."""
     heads, vocabulary = number(draw, 1, 3), number(draw, 20, 40)
     has_end = row.pool == "end" and pick(draw, True, False)
     return replace(
@@ -175,7 +187,7 @@ def words(draw: Draw, row: TextConfig) -> TextConfig:
         hidden=number(draw, 3, 20),
         projection=None if row.projection is None else number(draw, 3, 9),
         vocabulary=vocabulary,
-        # Sinusoids are no leaves.
+        # Sinusoidal positions are no leaves, so that shapes do not determine their number.
         tokens=number(draw, 4, 9) if row.positions == "learned" else row.tokens,
         activation=pick(draw, *ACTIVATIONS),
         norm_eps=pick(draw, *EPSILONS),
@@ -184,8 +196,8 @@ def words(draw: Draw, row: TextConfig) -> TextConfig:
 
 
 def dual(draw: Draw, row: DualConfig) -> DualConfig:
-    """Draw both towers, whose vectors have as many channels."""
-    vision, texts = vit(draw, row.vision, body=True), words(draw, row.words)
+    """Draw both towers, whose vectors have the same number of channels."""
+    vision, texts = vit(draw, row.vision, is_backbone=True), words(draw, row.words)
     if texts.projection is not None:
         return replace(row, vision=vision, words=replace(texts, projection=vision.width))
     return replace(row, vision=vision, words=replace(texts, dim=vision.dim, heads=vision.heads))
@@ -209,7 +221,7 @@ def naflex(draw: Draw, row: NaFlexConfig) -> NaFlexConfig:
 
 
 def naflex_dual(draw: Draw, row: NaFlexDualConfig) -> NaFlexDualConfig:
-    """Draw both towers, whose vectors have as many channels."""
+    """Draw both towers, whose vectors have the same number of channels."""
     vision = replace(naflex(draw, row.vision), pooled=True)
     texts = words(draw, row.words)
     return replace(row, vision=vision, words=replace(texts, projection=vision.width))
@@ -219,7 +231,7 @@ def depth(draw: Draw, row: DepthConfig) -> DepthConfig:
     """Draw a network for depth."""
     return replace(
         row,
-        backbone=vit(draw, row.backbone, depth=5, body=True),
+        backbone=vit(draw, row.backbone, depth=5, is_backbone=True),
         layers=tuple(sorted(number(draw, 1, 5) for _ in range(4))),
         channels=tuple(number(draw, 1, 9) for _ in range(4)),
         fused=2 * number(draw, 1, 4),
@@ -230,7 +242,7 @@ def depth(draw: Draw, row: DepthConfig) -> DepthConfig:
 
 def masks(draw: Draw, row: MaskConfig) -> MaskConfig:
     """Draw a mask transformer."""
-    backbone = vit(draw, row.backbone, depth=3, ffn="mlp", body=True)
+    backbone = vit(draw, row.backbone, depth=3, ffn="mlp", is_backbone=True)
     upscalings = number(draw, 0, 2)
     blocks = number(draw, 1, 3)
     return replace(
@@ -246,7 +258,7 @@ def masks(draw: Draw, row: MaskConfig) -> MaskConfig:
 
 def segmenter(draw: Draw, row: SegmenterConfig) -> SegmenterConfig:
     """Draw a linear classifier of patches."""
-    backbone = vit(draw, row.backbone, depth=3, body=True)
+    backbone = vit(draw, row.backbone, depth=3, is_backbone=True)
     return replace(row, backbone=backbone, layers=number(draw, 1, 3), classes=number(draw, 1, 5))
 
 
@@ -266,7 +278,7 @@ def detection(draw: Draw, row: DetectionConfig) -> DetectionConfig:
     )
     config = replace(
         row,
-        backbone=vit(draw, row.backbone, depth=5, body=True),
+        backbone=vit(draw, row.backbone, depth=5, is_backbone=True),
         decoder=decoder,
         layers=tuple(sorted({number(draw, 1, 4), 5})),
         windows=pick(draw, 2, 1),
@@ -279,9 +291,11 @@ def detection(draw: Draw, row: DetectionConfig) -> DetectionConfig:
         instances=instances,
         windowed=None,
     )
-    usual = set(config.windowed_blocks)
-    other = tuple(sorted(usual ^ {number(draw, 0, 4)}))
-    return replace(config, windowed=other if config.windows > 1 and pick(draw, 1, 0) else None)
+    windowed_by_default = set(config.windowed_blocks)
+    windowed_blocks = tuple(sorted(windowed_by_default ^ {number(draw, 0, 4)}))
+    return replace(
+        config, windowed=windowed_blocks if config.windows > 1 and pick(draw, 1, 0) else None
+    )
 
 
 def deim(draw: Draw, row: DeimConfig) -> DeimConfig:
@@ -304,7 +318,7 @@ def deim(draw: Draw, row: DeimConfig) -> DeimConfig:
         narrow=number(draw, 1, 6),
         bottlenecks=number(draw, 1, 2),
     )
-    backbone = vit(draw, row.backbone, depth=4, body=True)
+    backbone = vit(draw, row.backbone, depth=4, is_backbone=True)
     return replace(
         row,
         backbone=replace(backbone, patch_size=16),
@@ -334,4 +348,4 @@ DRAWN = {
     DetectionConfig: detection,
     DeimConfig: deim,
 }
-"""How a configuration of each kind is drawn."""
+"""Functions that draw a configuration, by its type."""

@@ -1,4 +1,4 @@
-"""From configurations to models: parameters, what a model knows of itself, names of outputs."""
+"""From configurations to models: initial parameters, structure, properties and names of outputs."""
 
 import hashlib
 import os
@@ -28,7 +28,7 @@ CONFIGS = {
     "vit_digits": NETWORKS["vit_digits"],
     "convnext": replace(nano(NETWORKS["dinov3_convnext_tiny"]), **CONVNEXT),
 }
-"""Every switch of the configurations at least once."""
+"""Configurations that use every switch at least once."""
 
 PARAMETERS = {
     "vit_digits": "d7c87997c6d51fdd",
@@ -40,8 +40,10 @@ PARAMETERS = {
     "vit5_small-original": "7d9e5bbe6be99157",
     "convnext": "8044b183f6a4a638",
 }
-"""Digests of what `jax.random.key(0)` draws, recorded when each layer still read a configuration.
-Training from a seed, that of `vit_digits` for one, depends on them."""
+"""Digests of the parameters that `jax.random.key(0)` draws, recorded in an earlier version.
+
+Training from a seed depends on them, for example that of `vit_digits`.
+"""
 
 
 @cache
@@ -55,50 +57,50 @@ def forward(model, layers=()):
 
 
 def abstract_output(model):
-    """What `batched` gives for one small image, its leaves `jax.ShapeDtypeStruct`s."""
+    """Return the shapes that `batched` returns for one small image."""
     image = jax.ShapeDtypeStruct((1, 3, model.stride, model.stride), jnp.float32)
     return eqx.filter_eval_shape(batched, model, image)
 
 
 @pytest.mark.full
 @pytest.mark.skipif(
-    is_older(jax.__version__, "0.10"), reason="JAX before 0.10 draws other last digits"
+    is_older(jax.__version__, "0.10"), reason="JAX before 0.10 draws numbers with other last digits"
 )
 @pytest.mark.each()
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_initial_parameters_are_those_of_ever(name):
-    """By the sha256 of the path, the shape and the bytes of every leaf.
+def test_initial_parameters_are_unchanged(name):
+    """The sha256 of the path, shape and bytes of every leaf is the recorded one.
 
-    XLA is to optimise, as it does for users: without that a normal number has other last digits.
+    XLA optimises here, as it does for users. Without that, normal numbers have other last digits.
     """
     command = [sys.executable, "-c", f"from {__name__} import digest; print(digest({name!r}))"]
     environment = os.environ | {"XLA_FLAGS": "", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == PARAMETERS[name]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == PARAMETERS[name]
 
 
 def digest(name):
-    seen = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for path, value in leaf_values(built(name)).items():
-        seen.update(f"{path} {value.shape}".encode() + np.asarray(value).tobytes())
-    return seen.hexdigest()[:16]
+        sha256.update(f"{path} {value.shape}".encode() + np.asarray(value).tobytes())
+    return sha256.hexdigest()[:16]
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("name", CONFIGS)
 def test_models_of_one_configuration_have_one_structure(name):
-    """Though they are built separately: what is static in them is equal, and as configured."""
-    one, two, config = built(name), built(name, seed=1), CONFIGS[name]
-    assert jax.tree.structure(one) == jax.tree.structure(two)
-    assert jax.tree.structure(one) == jax.tree.structure(abstract(config))
-    assert leaf_shapes(one) == leaf_shapes(abstract(config))
-    for model in (one, abstract(config)):
-        for fact in ("stride", "prefix_tokens", "num_hidden_states"):
-            assert getattr(model, fact) == getattr(config, fact)
+    """Models that are built separately have equal static fields, and properties as configured."""
+    first, second, config = built(name), built(name, seed=1), CONFIGS[name]
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    assert jax.tree.structure(first) == jax.tree.structure(abstract(config))
+    assert leaf_shapes(first) == leaf_shapes(abstract(config))
+    for model in (first, abstract(config)):
+        for name in ("stride", "prefix_tokens", "num_hidden_states"):
+            assert getattr(model, name) == getattr(config, name)
 
 
 @pytest.mark.parametrize("name", ["dinov3_vits16", "dinov3_convnext_tiny"])
-def test_models_know_who_they_are(name):
+def test_models_have_a_name_and_preprocessing(name):
     entry = zoo.info(name)
     model = zoo.create(entry.aliases[0], abstract=True)
     assert (model.name, model.preprocessing) == (name, entry.preprocessing)
@@ -110,18 +112,18 @@ def test_models_know_who_they_are(name):
 
 
 def test_a_changed_model_describes_itself():
-    """Another head, fewer blocks, no registers: nothing that it says is out of date."""
+    """Properties follow a replaced head, removed blocks and removed registers."""
     model = built("vit5_small-original")
     assert [*abstract_output(model)] == ["last_hidden_state", "pooler_output", "logits"]
     headless = eqx.tree_at(lambda m: m.head, model, None)
     assert [*abstract_output(headless)] == ["last_hidden_state", "pooler_output"]
-    another = eqx.tree_at(
+    with_new_head = eqx.tree_at(
         lambda m: m.head, headless, eqx.nn.Linear(32, 3, key=jr.key(1)), is_leaf=lambda x: x is None
     )
-    assert abstract_output(another)["logits"].shape == (1, 3)
-    cut = eqx.tree_at(lambda m: (m.blocks, m.reg_tokens), model, (model.blocks[:1], None))
-    assert (cut.num_hidden_states, cut.prefix_tokens) == (1, 1)
-    assert forward(cut).last_hidden_state.shape == (1 + 4 * 6, 32)
+    assert abstract_output(with_new_head)["logits"].shape == (1, 3)
+    shortened = eqx.tree_at(lambda m: (m.blocks, m.reg_tokens), model, (model.blocks[:1], None))
+    assert (shortened.num_hidden_states, shortened.prefix_tokens) == (1, 1)
+    assert forward(shortened).last_hidden_state.shape == (1 + 4 * 6, 32)
 
 
 @pytest.mark.parametrize(
@@ -129,13 +131,15 @@ def test_a_changed_model_describes_itself():
     ["siglip2_vitb16_224-equimo", "vit5_small", pytest.param("convnext", marks=pytest.mark.full)],
 )
 def test_names_of_outputs(name):
-    """In the order of the leaves; as many as layers."""
+    """Names are in the order of the leaves. Each layer that is asked for has one."""
     output = forward(built(name), (2, 1))
     values = by_name(output, (2, 1))
-    named = {key: value for key, value in output._asdict().items() if jax.tree.leaves(value)}
-    named |= zip(("hidden_state_2", "hidden_state_1"), named.pop("hidden_states"), strict=True)
-    assert list(values) == list(named)
-    assert all(values[key] is named[key] for key in named)
+    expected = {key: value for key, value in output._asdict().items() if jax.tree.leaves(value)}
+    expected |= zip(
+        ("hidden_state_2", "hidden_state_1"), expected.pop("hidden_states"), strict=True
+    )
+    assert list(values) == list(expected)
+    assert all(values[key] is expected[key] for key in expected)
     with pytest.raises(ValueError, match="zip"):
         by_name(output, (1,))
 
@@ -144,6 +148,6 @@ def test_names_of_outputs(name):
     "name", ["dinov2_vits14", pytest.param("convnext", marks=pytest.mark.full)]
 )
 @pytest.mark.parametrize("layers", [(0,), (1, 5), (-1,)])
-def test_layers_that_there_are_not(name, layers):
+def test_missing_layers_are_refused(name, layers):
     with pytest.raises(ValueError, match=r"layers are counted from 1 to \d: got"):
         forward(built(name), layers)

@@ -1,5 +1,4 @@
-"""Configurations of every kind, drawn: their fields come back from the shapes of tensors and from
-the settings of other libraries."""
+"""Fields of drawn configurations are read from tensor shapes and from other libraries' settings."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ from zoo.checkpoints.settings.library_configs import equimo_metadata, transforme
 from zoo.common.errors import BadRequest
 
 Way = tuple[type[Configuration], str, str]
-"""A field, and a way in which it came back: `leaf`, or a library."""
+"""A field by class and name, and a way in which it was read back: `leaf`, `values` or a library."""
 
 
 def options(row: Config) -> tuple[str, ...]:
@@ -50,65 +49,78 @@ def options(row: Config) -> tuple[str, ...]:
 
 
 def facts_in(config: Configuration) -> Iterator[tuple[Configuration, str, FieldFacts, Any]]:
-    """Yield the fields of a configuration and of its parts that state something."""
-    for each in declared_fields(config):
-        if isinstance(each.value, Configuration):
-            yield from facts_in(each.value)
-        elif each.facts is not None:
-            yield config, each.name, each.facts, each.value
+    """Yield (configuration, name, facts, value) of the fields with facts, also in parts."""
+    for field in declared_fields(config):
+        if isinstance(field.value, Configuration):
+            yield from facts_in(field.value)
+        elif field.facts is not None:
+            yield config, field.name, field.facts, field.value
 
 
 def values_in(config: Configuration, path: str = "") -> dict[str, tuple[Way, Any]]:
-    """Return the values of fields that state something, with the field, by their paths."""
-    found: dict[str, tuple[Way, Any]] = {}
-    for each in declared_fields(config):
-        if isinstance(each.value, Configuration):
-            found |= values_in(each.value, f"{path}{each.name}.")
-        elif each.facts is not None:
-            found[path + each.name] = ((type(config), each.name, ""), each.value)
-    return found
+    """Return the values of the fields with facts by their paths, each with its field."""
+    values: dict[str, tuple[Way, Any]] = {}
+    for field in declared_fields(config):
+        if isinstance(field.value, Configuration):
+            values |= values_in(field.value, f"{path}{field.name}.")
+        elif field.facts is not None:
+            values[path + field.name] = ((type(config), field.name, ""), field.value)
+    return values
 
 
-def came_back(got: Config, wanted: Config, usual: Config, way: str) -> Iterator[Way]:
-    """Yield the fields that are not as usual. **Raises** `AssertionError` for a wrong one."""
-    before, after = values_in(usual), values_in(got)
-    assert type(got) is type(wanted) and after.keys() == values_in(wanted).keys()
-    for path, ((kind, name, _), value) in values_in(wanted).items():
+def matching_fields(actual: Config, expected: Config, original: Config, way: str) -> Iterator[Way]:
+    """Yield the fields that differ from those of `original` and were read back correctly.
+
+    **Raises** `AssertionError` if a value is not that of `expected`.
+    """
+    before, after = values_in(original), values_in(actual)
+    assert type(actual) is type(expected) and after.keys() == values_in(expected).keys()
+    for path, ((kind, name, _), value) in values_in(expected).items():
         assert after[path][1] == value, (path, way)
         if before[path][1] != value:
             yield kind, name, way
 
 
-def only_sizes(got: Config, wanted: Config) -> Config:
-    """Return what was read with the settings that no leaf determines."""
+def with_expected_settings(actual: Config, expected: Config) -> Config:
+    """Replace the settings that no leaf determines by the expected ones.
+
+    `actual` is a configuration that was read from shapes.
+    """
     changed = {}
-    for each, other in zip(declared_fields(got), declared_fields(wanted), strict=True):
-        if isinstance(each.value, Configuration) and isinstance(other.value, Configuration):
-            changed[each.name] = only_sizes(each.value, other.value)
-        elif each.facts is not None and (each.facts.is_in_settings or each.name in UNSTATED):
-            changed[each.name] = other.value
-    return with_fields(got, **changed)
+    for field, expected_field in zip(
+        declared_fields(actual), declared_fields(expected), strict=True
+    ):
+        if isinstance(field.value, Configuration) and isinstance(
+            expected_field.value, Configuration
+        ):
+            changed[field.name] = with_expected_settings(field.value, expected_field.value)
+        elif field.facts is not None and (field.facts.is_in_settings or field.name in UNSTATED):
+            changed[field.name] = expected_field.value
+    return with_fields(actual, **changed)
 
 
 UNSTATED = ("grid", "columns", "points", "head_tokens")
-"""Fields that settings complete, of sizes in shapes that may be several."""
+"""Fields that settings complete, because several sizes give the same shape."""
 
 
-def stated(file: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the settings in a file, and those of parts, by their names."""
+def settings_in(file: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of the settings in a file, also of its parts."""
     for name, value in file.items():
         yield name, value
         if isinstance(value, dict):
-            yield from stated(value)
+            yield from settings_in(value)
 
 
-def ways(row: Config, config: Config) -> Iterator[Way]:
-    """Yield the ways in which fields came back. **Raises** `AssertionError` for a wrong one."""
+def ways_reached(row: Config, config: Config) -> Iterator[Way]:
+    """Yield the ways in which fields were read back.
+
+    **Raises** `AssertionError` for a wrong value.
+    """
     shapes = model_shapes(config).get
-    usual = with_options(row, options(row), shapes)
-    sized = read_sizes(usual, shapes)
+    with_row_settings = with_options(row, options(row), shapes)
+    sized = read_sizes(with_row_settings, shapes)
     assert sized is not None
-    yield from came_back(only_sizes(sized, config), config, row, "leaf")
+    yield from matching_fields(with_expected_settings(sized, config), config, row, "leaf")
     for part, name, facts, value in facts_in(config):
         if facts.read_values is not None and value:
             read = with_values(part, {"attn_mask_probs": np.array(value, np.float32)})
@@ -125,15 +137,17 @@ def _of_transformers(row: Config, sized: Config, config: Config) -> Iterator[Way
     except BadRequest:
         return
     read = Settings.model_validate_json(json.dumps(file))
-    got = complete_config(sized, CheckpointFacts("huggingface", read))
+    actual = complete_config(sized, CheckpointFacts("huggingface", read))
     if hasattr(config, "masked"):
-        got = with_values(got, {"attn_mask_probs": np.array(config.masked or [0], np.float32)})
-    yield from came_back(got, config, row, TRANSFORMERS)
-    names = [*stated(file)]
+        actual = with_values(
+            actual, {"attn_mask_probs": np.array(config.masked or [0], np.float32)}
+        )
+    yield from matching_fields(actual, config, row, TRANSFORMERS)
+    names = [*settings_in(file)]
     for part, name, facts, _ in facts_in(config):
         if (key := facts.keys.get(TRANSFORMERS)) is not None:
-            own = values_to_write(part, TRANSFORMERS)[key.name]
-            if (key.name.rpartition(".")[2], own) in names:
+            written = values_to_write(part, TRANSFORMERS)[key.name]
+            if (key.name.rpartition(".")[2], written) in names:
                 yield type(part), name, "written for transformers"
 
 
@@ -143,8 +157,8 @@ def _of_timm(sized: Config, config: Config) -> Iterator[Way]:
             continue
         file = {"architecture": "a", "model_args": {key.name: value}}
         read = Settings.model_validate_json(json.dumps(file))
-        got = complete_config(sized, CheckpointFacts("timm", read))
-        assert getattr(got, name) == value
+        actual = complete_config(sized, CheckpointFacts("timm", read))
+        assert getattr(actual, name) == value
         yield type(part), name, TIMM
 
 
@@ -161,32 +175,37 @@ def _of_equimo(config: Config) -> Iterator[Way]:
             yield type(part), name, EQUIMO
 
 
-def declared(kind: type[Configuration]) -> set[Way]:
-    """Return every way in which a field of a class can come back."""
-    found: set[Way] = set()
-    for each in fields(kind):
-        if (facts := each.metadata.get(FACTS)) is None:
+def declared_ways(kind: type[Configuration]) -> set[Way]:
+    """Return every way in which a field of a class can be read back."""
+    found_ways: set[Way] = set()
+    for field in fields(kind):
+        if (facts := field.metadata.get(FACTS)) is None:
             continue
         if facts.leaf is not None:
-            found.add((kind, each.name, "leaf"))
+            found_ways.add((kind, field.name, "leaf"))
         if facts.is_in_settings and facts.read_values is None:
-            found.add((kind, each.name, TRANSFORMERS))
+            found_ways.add((kind, field.name, TRANSFORMERS))
         if TRANSFORMERS in facts.keys:
-            found.add((kind, each.name, "written for transformers"))
-        found |= {(kind, each.name, library) for library in (TIMM, EQUIMO) if library in facts.keys}
-        found |= {(kind, each.name, "values")} if facts.read_values is not None else set()
-    return found
+            found_ways.add((kind, field.name, "written for transformers"))
+        found_ways |= {
+            (kind, field.name, library) for library in (TIMM, EQUIMO) if library in facts.keys
+        }
+        found_ways |= {(kind, field.name, "values")} if facts.read_values is not None else set()
+    return found_ways
 
 
 def parts_of(config: Configuration) -> set[type[Configuration]]:
     """Return the classes of a configuration and of its parts."""
-    values = (each.value for each in declared_fields(config))
+    values = (field.value for field in declared_fields(config))
     parts = (parts_of(value) for value in values if isinstance(value, Configuration))
     return {type(config)}.union(*parts)
 
 
 def reached_from(row: Config, examples: int) -> set[Way]:
-    """Return the ways in which fields of drawn networks of a row's architecture came back."""
+    """Return the ways in which fields of drawn configurations were read back.
+
+    They have the architecture of the row.
+    """
     reached: set[Way] = set()
 
     @settings(
@@ -199,32 +218,36 @@ def reached_from(row: Config, examples: int) -> set[Way]:
     @given(drawn(row))
     def check(config):
         assert config.is_sound
-        reached.update(ways(row, config))
+        reached.update(ways_reached(row, config))
 
     check()
     return reached
 
 
 @pytest.mark.parametrize("examples", [12, pytest.param(150, marks=pytest.mark.full)])
-def test_fields_come_back(examples):
-    """From tensors, and from the settings of transformers and timm; Equimo's have their values."""
+def test_fields_are_read_back(examples):
+    """Every field with facts is read back in each of its ways.
+
+    The ways are tensors and the settings of transformers and timm. Equimo's settings are only
+    written.
+    """
     reached: set[Way] = set()
     for kind in DRAWN:
         for row in rows(kind):
             reached |= reached_from(row, max(3, examples // len(rows(kind))))
     classes = set().union(*(parts_of(row) for row in chain(*map(rows, DRAWN))))
-    unreached = set().union(*map(declared, classes)) - reached
+    unreached = set().union(*map(declared_ways, classes)) - reached
     assert not unreached, "\n".join(f"{kind.__name__}.{way}" for kind, *way in unreached)
 
 
 JUNK = ("x", "", -1, 0, 10**12, 0.5, True, None, [], {}, [1, "a"], [1, 2], [10**12] * 3, [-1] * 4)
-"""What somebody may write in place of a setting."""
+"""Invalid or unusual values that a user may write for a setting."""
 
 
 def junk_files(config: Config) -> Iterator[tuple[str, FieldFacts, dict[str, Any]]]:
-    """Yield fields of a network that settings state, with a file that states one of them."""
-    for each, (library, junk) in product(facts_in(config), product((TRANSFORMERS, TIMM), JUNK)):
-        part, name, facts, _ = each
+    """Yield fields that settings state, and files in which one setting has an unusual value."""
+    for item, (library, junk) in product(facts_in(config), product((TRANSFORMERS, TIMM), JUNK)):
+        part, name, facts, _ = item
         if facts.is_in_settings and library in facts.keys and not _is_of_tower(config, part):
             *path, key = facts.keys[library].name.split(".")
             file: dict[str, Any] = {key: junk}
@@ -236,35 +259,40 @@ def junk_files(config: Config) -> Iterator[tuple[str, FieldFacts, dict[str, Any]
 
 
 def _is_of_tower(config: Config, part: Configuration) -> bool:
-    """Return whether a part is of a network inside, which has rows of its own."""
+    """Return whether a part belongs to a nested network, which has its own rows."""
     return all(
-        part is not own for own in (config, *(each.value for each in nested_configs(config)))
+        part is not own_part
+        for own_part in (config, *(field.value for field in nested_configs(config)))
     )
 
 
 @pytest.mark.parametrize("kind", DRAWN)
 def test_settings_are_within_bounds(kind):
-    """Whatever a file states is refused, says nothing, or is a value that the field can have."""
+    """A setting is refused, ignored, or read as a value that the field can have."""
     files = refused = 0
     for row in rows(kind):
         for name, facts, file in junk_files(row):
             files += 1
             try:
                 read = Settings.model_validate_json(json.dumps(file))
-                got = complete_config(row, CheckpointFacts("huggingface", read))
+                actual = complete_config(row, CheckpointFacts("huggingface", read))
             except (ValidationError, MappingError):
                 refused += 1
                 continue
-            for path, (_, value) in values_in(got).items():
-                usual = values_in(row)[path][1]
-                assert type(value) is type(usual) or None in (value, usual), (path, file)
-            found = [value for (_, own, _), value in values_in(got).values() if own == name]
-            assert all(map(facts.is_within, found)), file
+            for path, (_, value) in values_in(actual).items():
+                default = values_in(row)[path][1]
+                assert type(value) is type(default) or None in (value, default), (path, file)
+            read_values = [
+                value
+                for (_, field_name, _), value in values_in(actual).values()
+                if field_name == name
+            ]
+            assert all(map(facts.is_within, read_values)), file
     assert 4 * refused >= files
 
 
 def test_networks_are_compared():
-    """But for details; then but for sizes and settings too."""
+    """Sizes are compared without details, and architectures without details, sizes and settings."""
     row = rows(ViTConfig)[0]
     detailed, sized = replace(row, classes=9, norm_eps=1e-3), replace(row, dim=2 * row.dim)
     assert have_same_sizes(row, detailed) and not have_same_sizes(row, sized)
@@ -272,7 +300,7 @@ def test_networks_are_compared():
     assert not have_same_architecture(row, replace(row, qk_norm=not row.qk_norm))
 
 
-def test_equimo_has_the_settings():
+def test_equimo_accepts_written_settings():
     from equimo.models.vit import VisionTransformer
 
     from zoo.registry.lookup import info

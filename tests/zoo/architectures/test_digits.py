@@ -1,4 +1,4 @@
-"""The model whose weights are in the package: what it reads, and how its weights came to be."""
+"""The models whose weights are in the package: their answers and their training."""
 
 import json
 import sys
@@ -50,19 +50,22 @@ FILE = DATA / ENTRY.checkpoint
 
 @cache
 def held_out_pixels():
-    """`pixel_values` of the held-out digits, as anybody would make them, and their labels."""
-    _, apart = digits.split_digits()
-    pictures = [Image.fromarray(image) for image in apart.images]
-    return pixel_values(pictures, ENTRY.preprocessing, ENTRY.preprocessing.size), apart.labels
+    """Return the `pixel_values` of the held-out digits and their labels.
+
+    The pixels are preprocessed as by a user.
+    """
+    _, held_out = digits.split_digits()
+    pictures = [Image.fromarray(image) for image in held_out.images]
+    return pixel_values(pictures, ENTRY.preprocessing, ENTRY.preprocessing.size), held_out.labels
 
 
 def accuracy(model) -> float:
-    """The share of the held-out digits that a file or session gets right."""
+    """Return the share of the held-out digits that a file or session classifies correctly."""
     pixels, labels = held_out_pixels()
     return float((run(model, [pixels])["logits"].argmax(-1) == labels).mean())
 
 
-def test_the_file():
+def test_the_checkpoint_is_the_published_one():
     assert sha256(FILE.read_bytes()).hexdigest() == ENTRY.digest
     assert FILE.stat().st_size <= 1_000_000
     assert summarize_checkpoint(GivenCheckpoint(FILE)).models == ("vit_digits",)
@@ -70,15 +73,15 @@ def test_the_file():
 
 
 def test_exports_without_options(zoo):
-    """Nor network or checkpoint: what is in the package is taken, whatever lies beside it."""
+    """The command needs no checkpoint, and ignores a file with the checkpoint's name beside it."""
     pixels, labels = held_out_pixels()
-    seen = eqx.filter_jit(batched)(load("vit_digits"), pixels)["logits"].argmax(-1)
-    assert (seen == labels).mean() >= 0.97
+    expected = eqx.filter_jit(batched)(load("vit_digits"), pixels)["logits"].argmax(-1)
+    assert (expected == labels).mean() >= 0.97
     (zoo.here / ENTRY.checkpoint).write_text("somebody else's")
     assert "from this package" in zoo("export", "vit_digits", "--opset", 18, 23, "--offline").out
     for opset in (18, 23):
         file = zoo.here / f"vit_digits-opset{opset}.onnx"
-        np.testing.assert_array_equal(run(file, [pixels])["logits"].argmax(-1), seen)
+        np.testing.assert_array_equal(run(file, [pixels])["logits"].argmax(-1), expected)
     record = json.loads(file.with_suffix(".manifest.json").read_text())
     weights = record["weights"]
     assert (weights["name"], weights["sha256"]) == (ENTRY.checkpoint, ENTRY.digest)
@@ -89,41 +92,44 @@ def test_exports_without_options(zoo):
     assert variant["inputs"][0]["shape"] == ["batch_size", 3, 8, 8]
 
 
-def test_split():
-    whole = digits.load_digits()
-    kept, apart = digits.split_rows(whole.labels, digits.HELD_OUT, "0|held out")
-    assert sorted([*kept, *apart]) == list(range(1797))
+def test_the_split_is_reproducible_and_balanced():
+    dataset = digits.load_digits()
+    training_rows, held_out_rows = digits.split_rows(dataset.labels, digits.HELD_OUT, "0|held out")
+    assert sorted([*training_rows, *held_out_rows]) == list(range(1797))
     for label in range(digits.DIGIT_CLASSES):
-        share = (whole.labels[apart] == label).sum() / (whole.labels == label).sum()
+        share = (dataset.labels[held_out_rows] == label).sum() / (dataset.labels == label).sum()
         assert share == pytest.approx(digits.HELD_OUT, abs=0.005)
-    # The embedded weights were trained without these: another split would be cheating.
+    # The embedded weights were trained without these rows. With another split, accuracy would be
+    # measured on digits that the network has seen.
     held_out = digits.split_digits()[1]
-    np.testing.assert_array_equal(held_out.images, whole.images[apart])
-    # Training sees what everybody sees.
+    np.testing.assert_array_equal(held_out.images, dataset.images[held_out_rows])
+    # Training preprocesses pictures as users do.
     seen = normalize_images(to_grey(held_out), ENTRY.preprocessing)
     np.testing.assert_allclose(seen, held_out_pixels()[0], atol=1e-6)
     seen, unseen = digits.split_digits(0, validate=True)
-    assert len(seen.labels) + len(unseen.labels) == len(kept)
+    assert len(seen.labels) + len(unseen.labels) == len(training_rows)
     assert not np.array_equal(digits.split_digits(1)[1].labels, digits.split_digits(0)[1].labels)
 
 
 @pytest.mark.full
-def test_depths_of_scenes_that_nobody_trained_on():
+def test_depths_of_held_out_scenes():
     entry = info("depth_digits")
     assert sha256((DATA / entry.checkpoint).read_bytes()).hexdigest() == entry.digest
     assert (DATA / entry.checkpoint).stat().st_size <= 2_000_000
-    _, apart = digits.split_digits()
-    scenes = draw_scenes(apart, 300, 5)
-    assert {int(which.max()) for which in scenes.digit_numbers} == {*range(1, MAX_DIGITS + 1)}
-    found = measure(load("depth_digits"), entry, scenes)
-    assert found.order >= 0.87 and found.error <= 0.06 and found.there >= 0.975
+    _, held_out = digits.split_digits()
+    scenes = draw_scenes(held_out, 300, 5)
+    assert {int(numbers.max()) for numbers in scenes.digit_numbers} == {*range(1, MAX_DIGITS + 1)}
+    quality = measure(load("depth_digits"), entry, scenes)
+    assert quality.order >= 0.87 and quality.error <= 0.06 and quality.there >= 0.975
 
 
 TOWERS = info("siglip_digits_dual")
 TRAINED = ("{}", "a {}", "This is a photo of {}.", "the handwritten digit {}")
 NEVER_TRAINED = ("Somebody wrote {} on paper", "My child's first {}!", "I see a {} here")
-"""Sentences around the names of digits; those of the second kind have words that are in none of the
-training's."""
+"""Sentences around the names of digits.
+
+These have words that are in no sentence of the training.
+"""
 
 
 @pytest.mark.parametrize(
@@ -131,23 +137,31 @@ training's."""
     [pytest.param(TRAINED, marks=pytest.mark.full), NEVER_TRAINED],
     ids=["trained", "never trained"],
 )
-def test_words_for_digits_that_nobody_trained_on(templates):
-    """Of ten sentences about a held-out digit the likeliest is right; measured: 98.3 to 98.9 %."""
-    _, apart = digits.split_digits()
+def test_words_for_held_out_digits(templates):
+    """The likeliest of ten sentences about a held-out digit is right.
+
+    Measured: 98.3 to 98.9 % of the digits.
+    """
+    _, held_out = digits.split_digits()
     model = load(TOWERS.name)
     for template, names in product(templates, sentences.WORDS_OF_DIGITS):
         texts = [template.format(name) for name in names]
-        assert zero_shot(model, TOWERS, apart, texts) >= 0.97, template
+        assert zero_shot(model, TOWERS, held_out, texts) >= 0.97, template
 
 
-def test_towers_of_digits_are_siglip_s():
-    """transformers computes the same of the package's file and tokenizer, which it reads itself."""
+def test_towers_of_digits_agree_with_transformers():
+    """transformers reads the package's file and tokenizer and computes the same logits."""
     file = DATA / TOWERS.checkpoint
     assert sha256(file.read_bytes()).hexdigest() == TOWERS.digest
     assert file.stat().st_size <= 2_000_000
     model, texts = load(TOWERS.name), [*NEVER_TRAINED, "a three " * 9]
-    asked = {"padding": "max_length", "max_length": 16, "truncation": True, "return_tensors": "pt"}
-    ids = AutoTokenizer.from_pretrained(DATA)(texts, **asked)["input_ids"]
+    options = {
+        "padding": "max_length",
+        "max_length": 16,
+        "truncation": True,
+        "return_tensors": "pt",
+    }
+    ids = AutoTokenizer.from_pretrained(DATA)(texts, **options)["input_ids"]
     np.testing.assert_array_equal(package_tokenizer(TOWERS)(texts), ids)
     theirs = siglip2.both(TOWERS.config, leaf_values(model))
     assert theirs.load_state_dict(load_file(file)).missing_keys == []
@@ -155,38 +169,41 @@ def test_towers_of_digits_are_siglip_s():
         normalize_images(to_grey(digits.split_digits()[1][np.arange(5)]), TOWERS.preprocessing)
     )
     with torch.no_grad():
-        wanted = theirs(pixel_values=torch.from_numpy(pixels), input_ids=ids).logits_per_image
-    given = jnp.asarray(pixels), jnp.asarray(ids.numpy(), jnp.int32)
-    got = batched(model, *given)["logits_per_image"]
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4)
-    assert np.std(wanted.numpy()) > 1
+        expected = theirs(pixel_values=torch.from_numpy(pixels), input_ids=ids).logits_per_image
+    inputs = jnp.asarray(pixels), jnp.asarray(ids.numpy(), jnp.int32)
+    actual = batched(model, *inputs)["logits_per_image"]
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-4)
+    assert np.std(expected.numpy()) > 1
 
 
 @pytest.mark.full
 def test_training_for_words_is_reproducible_and_lowers_the_loss(tmp_path):
-    seen, _ = digits.split_digits()
-    few, told = seen[np.arange(160)], sentences.all_sentences()
+    training_set, _ = digits.split_digits()
+    few, described = training_set[np.arange(160)], sentences.all_sentences()
     for name in ("a", "b"):
-        model, _ = train_words(TOWERS, few, told, 0, replace(WORD_RECIPE, epochs=1, warmup=1))
+        model, _ = train_words(TOWERS, few, described, 0, replace(WORD_RECIPE, epochs=1, warmup=1))
         save_weights(tmp_path / name, model, TOWERS)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    _, losses = train_words(TOWERS, few, told, 0, replace(WORD_RECIPE, epochs=16, warmup=10))
+    _, losses = train_words(TOWERS, few, described, 0, replace(WORD_RECIPE, epochs=16, warmup=10))
     assert np.mean(losses[-20:]) < 0.9 * np.mean(losses[:20])
 
 
 def test_every_word_of_training_is_known():
-    """So that no sentence of it says less than it should."""
+    """No sentence of the training has a word that the tokenizer does not know."""
     backend = package_tokenizer(TOWERS).backend
     texts = sentences.all_sentences().texts
-    assert all("<unk>" not in found.tokens for found in backend.encode_batch([*texts]))
+    assert all("<unk>" not in encoding.tokens for encoding in backend.encode_batch([*texts]))
     assert backend.get_vocab_size() == TOWERS.config.words.vocabulary
 
 
 @pytest.mark.full
 def test_the_loss_of_depths():
-    """The mean errors where digits are and where none is, of a network that does not learn."""
-    seen, _ = digits.split_digits()
-    entry, scenes = info("depth_digits"), draw_scenes(seen, 8, 0)
+    """The loss of a network that does not learn is the sum of two mean errors.
+
+    One is that of pixels with digits, and one that of pixels without.
+    """
+    training_set, _ = digits.split_digits()
+    entry, scenes = info("depth_digits"), draw_scenes(training_set, 8, 0)
     model, (loss,) = train_depth(entry, scenes, 0, replace(RECIPE, epochs=1, batch=8, rate=0.0))
     errors = np.abs(np.asarray(predict(model, entry, scenes.images)) - scenes.nearness)
     digit = scenes.nearness > 0
@@ -195,28 +212,30 @@ def test_the_loss_of_depths():
 
 @pytest.mark.full
 def test_training_for_depth_lowers_the_loss():
-    seen, _ = digits.split_digits()
+    training_set, _ = digits.split_digits()
     recipe = replace(RECIPE, epochs=3)
-    _, losses = train_depth(info("depth_digits"), draw_scenes(seen, 320, 0), 0, recipe)
+    _, losses = train_depth(info("depth_digits"), draw_scenes(training_set, 320, 0), 0, recipe)
     assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
 
 
 @pytest.mark.full
 def test_training_is_reproducible_and_lowers_the_loss(tmp_path):
-    small = ENTRY.with_config(replace(ENTRY.config, dim=16, depth=1, heads=1, hidden=16))
+    small_entry = ENTRY.with_config(replace(ENTRY.config, dim=16, depth=1, heads=1, hidden=16))
     recipe = Recipe(epochs=5, batch=16, warmup=5, rate=2e-2, average=0.5, share=0.0)
-    some = digits.split_digits(validate=True)[0][np.arange(160)]
+    training_set = digits.split_digits(validate=True)[0][np.arange(160)]
     for name in ("a", "b"):
-        model, losses = train(small, some, 3, recipe)
-        save_weights(tmp_path / name, model, small)
+        model, losses = train(small_entry, training_set, 3, recipe)
+        save_weights(tmp_path / name, model, small_entry)
         assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.2
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    before, after = (leaf_values(m) for m in (make_initial_model(small, jax.random.key(0)), model))
+    before, after = (
+        leaf_values(m) for m in (make_initial_model(small_entry, jax.random.key(0)), model)
+    )
     periods = "local_pos_embed.periods"
     np.testing.assert_array_equal(after[periods], before[periods])
 
 
-def test_training_that_would_be_for_nothing(tmp_path, monkeypatch):
+def test_training_without_a_result_is_refused(tmp_path, monkeypatch):
     with pytest.raises(BadRequest, match="--validate"):
         train_digits._check_options(tmp_path / "a", validate=True)
     with pytest.raises(BadOutput, match="exists already"):

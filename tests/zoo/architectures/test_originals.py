@@ -1,4 +1,4 @@
-"""The networks beside outputs of the originals that are stored, in JAX and as ONNX."""
+"""The networks compared with stored outputs of the originals, in JAX and as ONNX."""
 
 from itertools import product
 
@@ -14,10 +14,17 @@ from zoo.export.make import convert_model
 from zoo.export.request import Signature
 
 ATOL = 3e-5
-"""The references' own float32 noise is 7e-6; the smallest known mistake costs 5e-5."""
+"""Limit of a difference in JAX.
+
+The float32 rounding of the originals is 7e-6, and the smallest known mistake changes outputs by
+5e-5.
+"""
 
 ONNX_ATOL = 1e-4
-"""The smallest mistake that matters, LayerNorm's epsilon apart, moves outputs by 1e-3."""
+"""Limit of a difference in ONNX.
+
+Apart from a wrong epsilon of LayerNorm, the smallest mistake that matters changes outputs by 1e-3.
+"""
 
 SIZES = {
     "dinov3_tiny7b": ("256x384", "224x224", "512x512"),
@@ -32,20 +39,20 @@ forward = eqx.filter_jit(batched)
 
 
 def two_images(name, size):
-    """Another image and the one that outputs are stored for, and those."""
+    """Return two images and the stored outputs, which are those of the second."""
     image, case = original(name).at(size)
     return np.stack([make_image(1, *image.shape[1:]), image]), case
 
 
 def assert_outputs(name, hidden, pooled, case, atol):
-    """Of the second image."""
-    for got, want in original(name).pairs(np.asarray(hidden)[1], pooled[1], case):
-        np.testing.assert_allclose(got, want, rtol=0, atol=atol)
+    """Compare the outputs for the second image."""
+    for actual, expected in original(name).pairs(np.asarray(hidden)[1], pooled[1], case):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize(("name", "size"), [(name, size) for name in SIZES for size in SIZES[name]])
-def test_in_jax(name, size):
+def test_outputs_in_jax(name, size):
     images, case = two_images(name, size)
     hidden, pooled, *_ = forward(original(name).model, images).values()
     assert_outputs(name, hidden, pooled, case, ATOL)
@@ -65,8 +72,8 @@ FILES = [
 
 @pytest.mark.each()
 @pytest.mark.parametrize(("name", "opset", "layout", "size"), FILES)
-def test_in_a_file(name, opset, layout, size, tmp_path):
-    """In a batch that is open."""
+def test_outputs_of_a_file(name, opset, layout, size, tmp_path):
+    """The file has an open batch size."""
     signature = Signature(tuple(map(int, size.split("x"))), None)
     convert_model(original(name).model, opset, signature, layout).save(tmp_path / "model.onnx")
     images, case = two_images(name, size)
@@ -75,37 +82,37 @@ def test_in_a_file(name, opset, layout, size, tmp_path):
 
 
 def states(case):
-    """(layer, class token, some patches, which ones) of every layer that is stored."""
-    stored = "intermediate_norm/"
+    """Yield (layer, class token, some patches, their indices) of every stored layer."""
+    prefix = "intermediate_norm/"
     names = ("cls", "patch_4", "patch_4_indices")
-    for number, layer in enumerate(case.get(f"{stored}layers", range(4))):
-        if f"{stored}layers" in case:
-            *found, which = (case[f"{stored}{what}"] for what in names)
-            cls, patches = (each[number] for each in found)
+    for number, layer in enumerate(case.get(f"{prefix}layers", range(4))):
+        if f"{prefix}layers" in case:
+            *stored_arrays, indices = (case[f"{prefix}{name}"] for name in names)
+            cls, patches = (layers[number] for layers in stored_arrays)
         else:
-            cls, patches, which = (case[f"{stored}{number}/{what}"] for what in names)
-        # Ours are counted from 1.
-        yield int(layer) + 1, cls[0], patches[0], which
+            cls, patches, indices = (case[f"{prefix}{number}/{name}"] for name in names)
+        # The zoo counts layers from 1.
+        yield int(layer) + 1, cls[0], patches[0], indices
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("as_maps", [False, True])
 @pytest.mark.parametrize("name", [name for name in SIZES if name != "dinov2_vits14"])
 def test_hidden_states(name, as_maps, tmp_path):
-    """In JAX and in a file, as tokens or as maps of the patches."""
+    """Hidden states agree in JAX and in a file, as tokens or as maps of the patches."""
     images, case = two_images(name, "224x224")
-    model, wanted = original(name).model, list(states(case))
-    layers = tuple(layer for layer, *_ in wanted)
+    model, expected = original(name).model, list(states(case))
+    layers = tuple(layer for layer, *_ in expected)
     in_jax = forward(model, images, layers=layers, as_maps=as_maps)
     signature = Signature((224, 224), None, layers, as_maps)
     convert_model(model, 23, signature).save(tmp_path / "model.onnx")
     in_file = run(tmp_path / "model.onnx", [images])
-    for layer, cls, patches, which in wanted:
-        for found, atol in ((in_jax, ATOL), (in_file, ONNX_ATOL)):
-            got = np.asarray(found[f"hidden_state_{layer}"][1])
-            rows = got.reshape(len(got), -1).T if as_maps else got[model.prefix_tokens :]
+    for layer, cls, patches, indices in expected:
+        for outputs, atol in ((in_jax, ATOL), (in_file, ONNX_ATOL)):
+            actual = np.asarray(outputs[f"hidden_state_{layer}"][1])
+            rows = actual.reshape(len(actual), -1).T if as_maps else actual[model.prefix_tokens :]
             if as_maps:
-                assert got.shape[1] == got.shape[2]
+                assert actual.shape[1] == actual.shape[2]
             else:
-                np.testing.assert_allclose(got[0], cls, rtol=0, atol=atol)
-            np.testing.assert_allclose(rows[which], patches, rtol=0, atol=atol)
+                np.testing.assert_allclose(actual[0], cls, rtol=0, atol=atol)
+            np.testing.assert_allclose(rows[indices], patches, rtol=0, atol=atol)

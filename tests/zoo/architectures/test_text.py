@@ -1,4 +1,4 @@
-"""Transformers for texts, and both towers, against transformers' and the original's."""
+"""Towers for texts, alone and with a tower for pictures, compared with transformers and PyTorch."""
 
 import equinox as eqx
 import numpy as np
@@ -12,30 +12,30 @@ from tests.synthetic import make_image
 from zoo.architectures.builder import batched
 
 ATOL = 3e-5
-"""Measured: 3e-6; of logits, which are sums of products of unit vectors, 1e-6."""
+"""Limit of a difference. Measured: 3e-6, and 1e-6 for logits, which multiply unit vectors."""
 
 forward = eqx.filter_jit(batched)
 
 
 def texts_of(config, count):
-    """Words at random, of which a text that is shorter has fewer, padded; by their names."""
+    """Return `count` random texts as the inputs of a network. The last is shorter and padded."""
     ids = np.random.default_rng(1).integers(1, config.vocabulary, (count, config.tokens))
     ids[-1, 7:] = 0
     if config.pool == "end":
-        # Padding may be the word that ends a text, too.
+        # CLIP pads with the end token, which here also appears once in each text.
         ids = np.where(ids == config.vocabulary - 1, 1, ids)
         ids[:-1, -1], ids[-2, 9:], ids[-1, 6] = (config.vocabulary - 1,) * 3
     masks = {"attention_mask": (ids != 0).astype(np.int32)} if config.masked else {}
     return {"input_ids": ids.astype(np.int32), **masks}
 
 
-def in_torch(texts):
+def to_torch(texts):
     return {name: torch.from_numpy(value).long() for name, value in texts.items()}
 
 
-def assert_near(got, wanted):
-    for output, value in got.items():
-        np.testing.assert_allclose(value, wanted[output], rtol=0, atol=ATOL, err_msg=output)
+def assert_near(actual, expected):
+    for output, value in actual.items():
+        np.testing.assert_allclose(value, expected[output], rtol=0, atol=ATOL, err_msg=output)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_a_tower_for_texts_agrees_with_transformers(name, reference):
     config = nano(zoo.info(name).config)
     texts = texts_of(config, 3)
     with torch.no_grad():
-        wanted = reference.texts(config, values_of(config))(**in_torch(texts))
-    got = forward(model_of(config), *texts.values())
-    if reference is clip:  # which has one name for it
-        np.testing.assert_array_equal(got.pop("pooler_output"), got["text_embeds"])
-    assert_near(got, wanted)
+        expected = reference.texts(config, values_of(config))(**to_torch(texts))
+    actual = forward(model_of(config), *texts.values())
+    if reference is clip:  # transformers has one name for this output
+        np.testing.assert_array_equal(actual.pop("pooler_output"), actual["text_embeds"])
+    assert_near(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,8 @@ def test_a_tower_for_texts_agrees_with_transformers(name, reference):
         # Positions of another grid are interpolated linearly.
         ("tipsv2_vitb14_dual", (42, 98)),
         pytest.param("tipsv2_vitg14_dual", (42, 98), marks=pytest.mark.full),
-        # Those of CLIP by cubic convolution; one has the quick GELU, one the exact.
+        # CLIP's positions are interpolated by cubic convolution. One network has the quick GELU,
+        # and the other the exact one.
         ("clip_vitb32_dual", (96, 160)),
         ("clip_vith14_laion2b_dual", (98, 42)),
     ],
@@ -75,13 +76,13 @@ def test_both_towers_agree_with_transformers(name, size):
     pixels = np.stack([make_image(seed, *size) for seed in (1, 2)])
     texts = texts_of(config.words, 3)
     reference = {"siglip": siglip2, "clip_v": clip, "tipsv2": tips}[name[:6]]
-    asks = {} if reference is tips else {"interpolate_pos_encoding": True}
+    options = {} if reference is tips else {"interpolate_pos_encoding": True}
     theirs = reference.both(config, values_of(config))
     with torch.no_grad():
-        wanted = theirs(pixel_values=torch.from_numpy(pixels), **in_torch(texts), **asks)
-    got = forward(model_of(config), pixels, *texts.values())
-    assert got["logits_per_image"].shape == (2, 3)
-    assert_near(got, wanted)
+        expected = theirs(pixel_values=torch.from_numpy(pixels), **to_torch(texts), **options)
+    actual = forward(model_of(config), pixels, *texts.values())
+    assert actual["logits_per_image"].shape == (2, 3)
+    assert_near(actual, expected)
 
 
 @pytest.mark.full
@@ -91,21 +92,21 @@ def test_both_towers_of_dinotxt_agree_with_pytorch():
     texts, model = texts_of(config.words, 3), model_of(config)
     original = dinotxt.both(config, values_of(config))
     with torch.no_grad():
-        wanted = original(torch.from_numpy(pixels), **{"ids": in_torch(texts)["input_ids"]})
-        tokens, vectors = original.texts(in_torch(texts)["input_ids"])
+        expected = original(torch.from_numpy(pixels), **{"ids": to_torch(texts)["input_ids"]})
+        tokens, vectors = original.texts(to_torch(texts)["input_ids"])
         patches, pooled = original.images(torch.from_numpy(pixels))
-    assert_near(forward(model, pixels, *texts.values()), wanted)
-    for tower, given, found in (
+    assert_near(forward(model, pixels, *texts.values()), expected)
+    for tower, inputs, values in (
         (model.words, texts["input_ids"], (tokens, vectors)),
         (model.vision, pixels, (patches, pooled)),
     ):
-        named = dict(zip(("last_hidden_state", "pooler_output"), found, strict=True))
-        assert_near(forward(tower, given), named)
+        expected_outputs = dict(zip(("last_hidden_state", "pooler_output"), values, strict=True))
+        assert_near(forward(tower, inputs), expected_outputs)
 
 
-def test_an_empty_text_is_no_nan():
-    """All of it is padding: its mean is that of nothing."""
+def test_an_empty_text_has_finite_outputs():
+    """A text that is only padding has finite tokens and a vector of zeros."""
     model = model_of(nano(zoo.info("tips_vits14_hr_text").config))
     empty = np.zeros((1, 64), np.int32)
-    got = forward(model, empty, empty)
-    assert np.isfinite(got["last_hidden_state"]).all() and not got["pooler_output"].any()
+    outputs = forward(model, empty, empty)
+    assert np.isfinite(outputs["last_hidden_state"]).all() and not outputs["pooler_output"].any()

@@ -1,4 +1,4 @@
-"""Every family of networks against other people's implementations of it."""
+"""Every family of networks compared with other implementations of it."""
 
 from dataclasses import replace
 
@@ -30,49 +30,52 @@ from zoo.architectures.vit.vit_config import OnBackbone
 from zoo.checkpoints.load import model_shapes
 
 RELATIVE = 1e-5
-"""Of Equimo and timm, in the largest value. Measured: 8e-7."""
+"""Limit of a difference from Equimo and timm, relative to the largest value. Measured: 8e-7."""
 
 ATOL = 3e-5
-"""Of transformers. Measured: 6e-6."""
+"""Limit of a difference from transformers, for features up to `LARGEST`. Measured: 6e-6."""
 
 LARGEST = 4.0
-"""The largest features for which that is meant; depths in metres reach 54."""
+"""The largest features for which `ATOL` is meant. Depths in metres reach 54."""
 
 forward = eqx.filter_jit(lambda model, image: model(image))
 
 
-def numbers(tree):
-    """How many numbers all arrays of a tree have."""
+def count_elements(tree):
+    """Return the number of elements in all arrays of a tree."""
     leaves = jax.tree.leaves(tree)
     return sum(leaf.size for leaf in leaves if isinstance(leaf, jax.ShapeDtypeStruct))
 
 
-def equimos_parameters(name):
-    """Without its tables of positions; None where Equimo has no such network."""
+def count_parameters_of_equimo(name):
+    """Return the number of parameters in Equimo's network, without its tables of positions.
+
+    Return None if Equimo has no such network.
+    """
     from equimo.models import vit
     from equimo.models.convnext import ConvNeXt
 
     config = zoo.info(name).config
     if isinstance(config, ConvNeXtConfig) and not config.classes:
         sizes = {"depths": list(config.depths), "dims": list(config.dims), "num_classes": 0}
-        return numbers(eqx.filter_eval_shape(ConvNeXt, **sizes, key=jax.random.PRNGKey(0)))
+        return count_elements(eqx.filter_eval_shape(ConvNeXt, **sizes, key=jax.random.PRNGKey(0)))
     for known in (name, *zoo.info(name).aliases):
         if known in vit._VIT_REGISTRY:
             model = equimo_abstract(known)
-            return numbers(model) - numbers(model.local_pos_embed)
+            return count_elements(model) - count_elements(model.local_pos_embed)
     return None
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_parameters_are_those_of_equimos_model(name):
-    entry, theirs = zoo.info(name), equimos_parameters(name)
-    # It gives the 7B model biases that the published file has not.
+    entry, theirs = zoo.info(name), count_parameters_of_equimo(name)
+    # Equimo gives the 7B model biases that the published file does not have.
     if theirs and "7b" not in name:
         assert theirs == count_parameters(abstract(network_in(entry, "equimo")))
 
 
-def test_parameters_of_other_peoples_models():
+def test_parameters_of_other_implementations():
     for name, naming, parameters in (
         # timm's own counts, classifier included
         ("vit_tiny_patch16_224", "timm", 5_717_416),
@@ -96,17 +99,15 @@ def test_parameters_of_other_peoples_models():
         assert count_parameters(abstract(zoo.info(name).config_for(naming))) == parameters
 
 
-def assert_near(got, want):
-    """Relative to the largest value."""
-    assert "last_hidden_state" in want or "pooler_output" in want
-    for output, values in want.items():
-        error = np.abs(np.asarray(got[output]) - values).max() / np.abs(values).max()
+def assert_near(actual, expected):
+    """Compare outputs relative to their largest value."""
+    assert "last_hidden_state" in expected or "pooler_output" in expected
+    for output, values in expected.items():
+        error = np.abs(np.asarray(actual[output]) - values).max() / np.abs(values).max()
         assert error <= RELATIVE, output
 
 
-EQUIMO = [
-    name for name, found in REFERENCES.items() if "equimo" in found and "eupe_conv" not in name
-]
+EQUIMO = [name for name, rows in REFERENCES.items() if "equimo" in rows and "eupe_conv" not in name]
 
 
 @pytest.mark.full
@@ -114,23 +115,24 @@ EQUIMO = [
 def test_the_published_network_agrees_with_equimo(name):
     config = zoo.info(name).config
     image = make_image(3, *native(config))
-    want = REFERENCES[name]["equimo"](config, values_of(config), image)
-    assert_near(forward(model_of(config), image)._asdict(), want)
+    expected = REFERENCES[name]["equimo"](config, values_of(config), image)
+    assert_near(forward(model_of(config), image)._asdict(), expected)
 
 
 def test_convnext_agrees_with_timm():
     pytest.importorskip("timm", exc_type=ImportError)
     config = nano(zoo.info("dinov3_convnext_tiny").config)
     image, values = make_image(3, 75, 130), values_of(config)
-    want = convnext.run_timm(config, values, image)
-    assert_near(forward(model_of(config), image)._asdict(), want)
+    expected = convnext.run_timm(config, values, image)
+    assert_near(forward(model_of(config), image)._asdict(), expected)
 
 
 @pytest.mark.each("name")
 @pytest.mark.parametrize(
     ("name", "factors"),
     [
-        # The others interpolate positions by another rule than the weights were trained with.
+        # Without factors, the picture has the size of the positions, because the library
+        # interpolates positions by another rule than the weights were trained with.
         ("dinov3_vits16", (6, 9)),
         ("dinov3_vith16plus", (3, 5)),
         ("dinov3_vit7b16", (5, 3)),
@@ -155,57 +157,66 @@ def test_convnext_agrees_with_timm():
     ],
 )
 def test_agrees_with_transformers(name, factors):
-    others = {"eupe": dinov3, "tips": tips, "digits": digits}
+    other_references = {"eupe": dinov3, "tips": tips, "digits": digits}
     entry = zoo.info(name)
     in_transformers = (r.config for r in entry.published if r.naming.name == "huggingface")
     config = nano(next(in_transformers, entry.config))
-    family = convnext if "convnext" in name else (TRANSFORMERS | others)[zoo.info(name).family]
+    family = (
+        convnext if "convnext" in name else (TRANSFORMERS | other_references)[zoo.info(name).family]
+    )
     size = [int(config.stride * n) for n in factors] if factors else native(config)
     image = make_image(3, *size)
-    want = family.by_transformers(config, values_of(config), image)
-    got = forward(model_of(config), image)._asdict()
-    for output, values in want.items():
+    expected = family.by_transformers(config, values_of(config), image)
+    actual = forward(model_of(config), image)._asdict()
+    for output, values in expected.items():
         size = max(1.0, float(np.abs(values).max()) / LARGEST)
-        np.testing.assert_allclose(got[output], values, rtol=0, atol=ATOL * size, err_msg=output)
+        np.testing.assert_allclose(actual[output], values, rtol=0, atol=ATOL * size, err_msg=output)
 
 
 @pytest.mark.parametrize("name", segmenter.REFERENCES)
 def test_agrees_with_a_head_in_pytorch(name):
-    """Without the offset of the authors' positions, which transformers' backbone has not."""
+    """The networks agree without the offset of the authors' positions.
+
+    transformers' backbone does not have that offset.
+    """
     config = nano(zoo.info(name).config)
     positions = replace(config.backbone.positions, offset=0.0)
     config = replace(config, backbone=replace(config.backbone, positions=positions))
     image = make_image(3, 6 * config.stride, 9 * config.stride)
-    want = segmenter.by_pytorch(config, values_of(config), image)["logits"]
-    got = forward(model_of(config), image).logits
-    assert got.shape == want.shape == (7, 6, 9)
-    np.testing.assert_allclose(got, want, rtol=0, atol=ATOL)
+    expected = segmenter.by_pytorch(config, values_of(config), image)["logits"]
+    actual = forward(model_of(config), image).logits
+    assert actual.shape == expected.shape == (7, 6, 9)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=ATOL)
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("size", ["64x64", "48x80"])
-@pytest.mark.parametrize("who", ["equimo", "original"])
-def test_vit5_agrees_with_equimo_2(who, size):
-    """Written by Equimo 2.7.0, which needs another Python: `golden/make_vit5_nano.py`."""
+@pytest.mark.parametrize("naming", ["equimo", "original"])
+def test_vit5_agrees_with_equimo_2(naming, size):
+    """Equimo 2.7.0 needs another Python. `golden/make_vit5_nano.py` wrote its outputs."""
     expected = np.load(GOLDEN / "vit5_nano.npz")
     positions = LearnedPositions(grid=4, cls_token=False, antialias=True)
     sizes = {"dim": 96, "depth": 2, "heads": 2, "hidden": 384, "classes": 7}
-    config = replace(zoo.info("vit5_small").config_for(who), **sizes, positions=positions)
+    config = replace(zoo.info("vit5_small").config_for(naming), **sizes, positions=positions)
     state = make_state(model_shapes(config), int(expected["seed"]))
-    assert digest(state) == str(expected[f"{who}/state_sha256"])
+    assert digest(state) == str(expected[f"{naming}/state_sha256"])
     image = make_image(int(expected["seed"]), *map(int, size.split("x")))
-    got = forward(bind(abstract(config), state), image)
+    actual = forward(bind(abstract(config), state), image)
     for output in ("last_hidden_state", "logits"):
-        want = expected[f"{who}/{size}/{output}"]
-        np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=ATOL)
+        output_value = expected[f"{naming}/{size}/{output}"]
+        np.testing.assert_allclose(getattr(actual, output), output_value, rtol=0, atol=ATOL)
 
 
 def test_windows_are_those_of_transformers():
-    """Of maps that are no squares, and of maps that are smaller than a window."""
+    """Windows agree for maps that are not square, and for maps that are smaller than a window."""
     for grid in ((40, 24), (24, 40), (8, 64)):
-        stated = {"image_size": [4 * side for side in grid], "window_size": 6, "depths": [2, 2, 2]}
+        settings = {
+            "image_size": [4 * side for side in grid],
+            "window_size": 6,
+            "depths": [2, 2, 2],
+        }
         with torch.device("meta"):
-            theirs = Swinv2Model(Swinv2Config(**stated, embed_dim=12, num_heads=[2, 2, 2]))
+            theirs = Swinv2Model(Swinv2Config(**settings, embed_dim=12, num_heads=[2, 2, 2]))
         config = SwinConfig(12, (2, 2, 2), (2, 2, 2), 6, grid, library="transformers")
         for stage, windows in zip(theirs.encoder.layers, config.windows, strict=True):
             sides = {block.window_size for block in stage.blocks}
@@ -215,7 +226,10 @@ def test_windows_are_those_of_transformers():
 
 
 TIMM_ATOL = 1.5e-4
-"""Four times the difference of float32 and float64 in timm, where scales of cosines are 100."""
+"""Limit of a difference from timm, where scales of cosines are 100.
+
+It is four times timm's difference between float32 and float64.
+"""
 
 NANO_BY_TIMM = {
     "swinv2_tiny_window8_256": (
@@ -231,6 +245,7 @@ NANO_BY_TIMM = {
         ),
     ),
 }
+"""The naming and the configuration of small networks that timm ran."""
 
 
 @pytest.mark.each("name")
@@ -245,36 +260,37 @@ NANO_BY_TIMM = {
     ],
 )
 def test_agrees_with_timm(name, size):
-    """Written by timm, which is not installed here: `golden/make_timm_nano.py`."""
+    """timm is not installed here. `golden/make_timm_nano.py` wrote its outputs."""
     expected, (naming, config) = np.load(GOLDEN / "timm_nano.npz"), NANO_BY_TIMM[name]
     state = state_of(config, naming, int(expected["seed"]))
     assert digest(state) == str(expected[f"{name}/state_sha256"])
     image = make_image(int(expected["seed"]), *map(int, size.split("x")))
-    got = forward(bind(abstract(config), leaves_of(config, naming, state)), image)
+    actual = forward(bind(abstract(config), leaves_of(config, naming, state)), image)
     for output in ("last_hidden_state", "logits"):
-        want = expected[f"{name}/{size}/{output}"]
-        np.testing.assert_allclose(getattr(got, output), want, rtol=0, atol=TIMM_ATOL)
+        output_value = expected[f"{name}/{size}/{output}"]
+        np.testing.assert_allclose(getattr(actual, output), output_value, rtol=0, atol=TIMM_ATOL)
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_switch_works_in_half_precision_and_by_vmap(name):
     config = nano(NETWORKS[name])
-    numbers, rest = eqx.partition(model_of(config), eqx.is_array)  # a pool of Equinox has -inf
-    model = eqx.combine(jax.tree.map(lambda leaf: leaf.astype("bfloat16"), numbers), rest)
+    arrays, other_leaves = eqx.partition(model_of(config), eqx.is_array)  # Equinox's pool has -inf
+    model = eqx.combine(jax.tree.map(lambda leaf: leaf.astype("bfloat16"), arrays), other_leaves)
     images = np.stack([make_image(s, 3 * config.stride, 5 * config.stride) for s in (1, 2)])
     with jax.numpy_dtype_promotion("strict"):
-        out = eqx.filter_jit(batched)(model, images.astype("bfloat16"))
-    boxes = out.pop("pred_boxes", None)  # coordinates in half precision would be off by a pixel
+        outputs = eqx.filter_jit(batched)(model, images.astype("bfloat16"))
+    # Coordinates in half precision would be wrong by a pixel.
+    boxes = outputs.pop("pred_boxes", None)
     assert boxes is None or boxes.dtype == np.float32
-    assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {np.dtype("bfloat16")}
+    assert {leaf.dtype for leaf in jax.tree.leaves(outputs)} == {np.dtype("bfloat16")}
     if boxes is not None:
         assert boxes.shape == (2, config.queries, 4) and np.isfinite(boxes).all()
         return
     if isinstance(config, OnBackbone):
         scale = {DepthConfig: config.stride, MaskConfig: 4, SegmenterConfig: 1}[type(config)]
-        assert [*out.values()][-1].shape[-2:] == (3 * scale, 5 * scale)
+        assert [*outputs.values()][-1].shape[-2:] == (3 * scale, 5 * scale)
         return
-    assert out["last_hidden_state"].shape == (2, config.prefix_tokens + 15, config.dim)
-    assert ("pooler_output" in out) == (config.pool is not None)
-    assert ("logits" in out) == (config.classes != 0)
+    assert outputs["last_hidden_state"].shape == (2, config.prefix_tokens + 15, config.dim)
+    assert ("pooler_output" in outputs) == (config.pool is not None)
+    assert ("logits" in outputs) == (config.classes != 0)

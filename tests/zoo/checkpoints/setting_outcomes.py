@@ -1,13 +1,16 @@
-"""What becomes of every setting of the classes of transformers and timm that are read, at other
-values, as `golden/setting_outcomes.json` has it. `docs/build.py` shows it as a table.
+"""Outcomes of every setting of transformers' and timm's classes, for other values of it.
 
-A library makes a small seeded network of the changed settings. The zoo then reads a network that
-computes the same from what the library saves, or refuses it. Where the setting alone makes the
-difference, because the tensors are the same, the sentence names it.
+The zoo reads those classes. `golden/setting_outcomes.json` has the outcomes, and `docs/build.py`
+shows them as a table.
+
+A library builds a small seeded network with the changed settings and saves it. The zoo then reads a
+network that computes the same outputs, or refuses to read one. If the tensors are the same, so that
+only the setting makes the difference, the refusal must name the setting.
 
     PYTHONPATH=. python -m tests.zoo.checkpoints.setting_outcomes
 
-writes the outcomes, and takes half an hour. With names of classes, it writes those of these alone.
+writes the outcomes in about half an hour. With names of classes as arguments, only their outcomes
+are written.
 """
 
 from __future__ import annotations
@@ -24,7 +27,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.references import Arrays, timm_settings
-from tests.references.settings import CLASSES, Change, base, changed, changes, inputs, made
+from tests.references.settings import (
+    CLASSES,
+    Change,
+    apply_change,
+    base_network,
+    changes,
+    numpy_inputs,
+    run_network,
+)
 from tests.references.timm_settings import TimmCase
 from weights import bind
 from weights.errors import WeightsError
@@ -39,11 +50,14 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 FILE = GOLDEN / "setting_outcomes.json"
 
 CLOSE = 2e-4
-"""Share of an output's largest number: rounding is at most 2e-5 of it in the networks here."""
+"""Limit of a difference, relative to an output's largest number. Rounding is at most 2e-5 here."""
 
 UNREAD, UNCHANGED, FOLLOWED, REFUSED = "impossible", "without effect", "followed", "refused"
-"""Outcomes: the library makes nothing of the value, it changes no output, the zoo's network
-computes what the library's does, or it is refused."""
+"""Outcomes.
+
+UNREAD: the library builds no network with the value. UNCHANGED: no output changes. FOLLOWED: the
+zoo's network computes the library's outputs. REFUSED: the zoo reads no network.
+"""
 
 
 class Refused(Exception):
@@ -51,11 +65,11 @@ class Refused(Exception):
 
 
 class Wrong(AssertionError):
-    """The zoo's network computes something else, or its refusal does not name the setting."""
+    """The zoo's network computes other outputs, or its refusal does not name the setting."""
 
 
 def read(folder: Path) -> LoadedWeights:
-    """What the zoo reads. **Raises** `Refused`."""
+    """Return the weights that the zoo reads from a folder. **Raises** `Refused`."""
     try:
         entry, choice = find_entry(None, GivenCheckpoint(folder))
         with open_weight_source(choice, entry, Quiet()) as source:
@@ -65,33 +79,42 @@ def read(folder: Path) -> LoadedWeights:
 
 
 COMPUTED: dict[Any, Arrays] = {}
-"""Outputs by configuration, tensors and inputs: most settings leave all of them as they are."""
+"""Outputs by configuration, tensors and shapes of inputs. Most settings change none of these."""
 
 
-def computed(folder: Path, tensors: str, given: Mapping[str, np.ndarray]) -> Arrays:
-    """What the zoo's network computes of inputs without a batch. **Raises** `Refused`."""
+def computed(folder: Path, tensors: str, inputs: Mapping[str, np.ndarray]) -> Arrays:
+    """Return the outputs of the zoo's network for a folder. **Raises** `Refused`.
+
+    `tensors` identifies the tensors in the folder. `inputs` have no batch axis.
+    """
     loaded = read(folder)
-    shapes = tuple((name, value.shape) for name, value in given.items())
+    shapes = tuple((name, value.shape) for name, value in inputs.items())
     key = (loaded.config, tensors, shapes)
     if key not in COMPUTED:
         model = bind(abstract(loaded.config), loaded.weights.arrays)
-        values = [jnp.asarray(given[name]) for name in loaded.config.input_names]
+        values = [jnp.asarray(inputs[name]) for name in loaded.config.input_names]
         compares = loaded.config.task.name == "zero-shot-image-classification"
-        found = model(*(value[None] if compares else value for value in values))
-        pairs = found._asdict().items()
-        COMPUTED[key] = {name: np.asarray(v) for name, v in pairs if isinstance(v, jax.Array)}
+        result = model(*(value[None] if compares else value for value in values))
+        items = result._asdict().items()
+        COMPUTED[key] = {name: np.asarray(v) for name, v in items if isinstance(v, jax.Array)}
     return COMPUTED[key]
 
 
 OWN_LAYOUT = {"ConvNextModel": {"last_hidden_state"}, "ConvNextV2Model": {"last_hidden_state"}}
-"""By class the outputs that are no rows of features there: a map in front of the last norm."""
+"""Outputs of a class that have another layout than the zoo's.
+
+They are maps before the last norm, where the zoo has rows of features.
+"""
 
 LEAST = 1e-2
-"""Numbers below are compared as if the largest were this: a cosine near 0 is rounded as at 1."""
+"""The least scale of a comparison, because a cosine near 0 has the rounding error of one near 1."""
 
 
 def distance(ours: Arrays, theirs: Arrays, kind: str = "") -> float:
-    """Return the largest difference of an output that both have, relative to its largest number."""
+    """Return the largest difference of common outputs, relative to an output's largest number.
+
+    Return infinity if there are none, or if sizes differ. `kind` is the class of transformers.
+    """
     both = [name for name in theirs.keys() - OWN_LAYOUT.get(kind, set()) if name in ours]
     if not both or any(ours[name].size != theirs[name].size for name in both):
         return np.inf
@@ -103,28 +126,32 @@ def distance(ours: Arrays, theirs: Arrays, kind: str = "") -> float:
 
 
 def outcome(change: Change, folder: Path) -> str:
-    """What becomes of a setting of transformers. **Raises** `Wrong`."""
-    case, usual = made(change.kind, changed(change)), base(change.kind)
+    """Return the outcome of a setting of transformers. **Raises** `Wrong`."""
+    case, unchanged = run_network(change.kind, apply_change(change)), base_network(change.kind)
     if case is None:
         return UNREAD
     case.write(folder)
-    same = case.digest == usual.digest
-    alters = not same or distance(case.outputs, usual.outputs, change.kind) > CLOSE
+    same_tensors = case.digest == unchanged.digest
+    changes_output = (
+        not same_tensors or distance(case.outputs, unchanged.outputs, change.kind) > CLOSE
+    )
     try:
-        found = computed(folder, case.digest, inputs(change.kind, case))
+        outputs = computed(folder, case.digest, numpy_inputs(change.kind, case))
     except Refused as error:
-        _check_refusal(str(change), change.path[-1], same and alters, str(error))
+        _check_refusal(str(change), change.path[-1], same_tensors and changes_output, str(error))
         return REFUSED
-    if (difference := distance(found, case.outputs, change.kind)) > CLOSE:
+    if (difference := distance(outputs, case.outputs, change.kind)) > CLOSE:
         raise Wrong(f"{change}: off by {difference:.1e} of the largest")
-    return FOLLOWED if alters else UNCHANGED
+    return FOLLOWED if changes_output else UNCHANGED
 
 
 def pooled_by_timm(architecture: str, outputs: Arrays) -> np.ndarray:
-    """Return the vector that timm's network without classes returns, from rows of features.
+    """Return the vector that timm's network without classes would return.
 
-    That of a distilled DeiT is the mean of both tokens, and that of DINOv3 the mean of the patches,
-    which are behind a class token and four registers.
+    It is computed from the outputs of the zoo's network, which are rows of features.
+
+    For a distilled DeiT it is the mean of both tokens. For DINOv3 it is the mean of the patches,
+    which follow a class token and four registers.
     """
     if "distilled" in architecture:
         return outputs["last_hidden_state"][:2].mean(0)
@@ -134,29 +161,40 @@ def pooled_by_timm(architecture: str, outputs: Arrays) -> np.ndarray:
 
 
 def outcome_of_timm(case: TimmCase, folder: Path) -> str:
-    """What becomes of an argument of timm. **Raises** `Wrong`."""
-    usual = next(each for each in timm_settings.cases() if each.architecture == case.architecture)
-    want, before = {"logits": np.array(case.logits)}, {"logits": np.array(usual.logits)}
-    if not np.isfinite(want["logits"]).all():
+    """Return the outcome of an argument of timm. **Raises** `Wrong`."""
+    unchanged = next(
+        other_case
+        for other_case in timm_settings.cases()
+        if other_case.architecture == case.architecture
+    )
+    expected, unchanged_outputs = (
+        {"logits": np.array(case.logits)},
+        {"logits": np.array(unchanged.logits)},
+    )
+    if not np.isfinite(expected["logits"]).all():
         return UNREAD
     case.write(folder)
-    same = case.shapes == usual.shapes
-    alters = not same or distance(want, before) > CLOSE
+    same_shapes = case.shapes == unchanged.shapes
+    changes_output = not same_shapes or distance(expected, unchanged_outputs) > CLOSE
     try:
-        found = computed(folder, str(case.shapes), {"pixel_values": case.picture})
+        outputs = computed(folder, str(case.shapes), {"pixel_values": case.picture})
     except Refused as error:
-        _check_refusal(str(case), case.argument, same and alters, str(error))
+        _check_refusal(str(case), case.argument, same_shapes and changes_output, str(error))
         return REFUSED
-    logits = found["logits"] if "logits" in found else pooled_by_timm(case.architecture, found)
-    if (difference := distance({"logits": logits.ravel()[: len(case.logits)]}, want)) > CLOSE:
+    logits = (
+        outputs["logits"] if "logits" in outputs else pooled_by_timm(case.architecture, outputs)
+    )
+    if (difference := distance({"logits": logits.ravel()[: len(case.logits)]}, expected)) > CLOSE:
         raise Wrong(f"{case}: off by {difference:.1e} of the largest")
-    return FOLLOWED if alters else UNCHANGED
+    return FOLLOWED if changes_output else UNCHANGED
 
 
-def _check_refusal(what: str, setting: str, alone: bool, refusal: str) -> None:
-    stated = "input_size" if setting == "img_size" else setting  # by which timm states it too
-    if alone and stated not in refusal:
-        raise Wrong(f"{what}: {refusal}")
+def _check_refusal(case: str, setting: str, must_name: bool, refusal: str) -> None:
+    """Raise `Wrong` if a refusal that must name the setting does not."""
+    # timm writes the size of pictures to `input_size`, too.
+    name_in_file = "input_size" if setting == "img_size" else setting
+    if must_name and name_in_file not in refusal:
+        raise Wrong(f"{case}: {refusal}")
 
 
 Outcomes = dict[str, dict[str, list[str]]]
@@ -164,14 +202,14 @@ Outcomes = dict[str, dict[str, list[str]]]
 
 
 def tried(name: str) -> Iterator[tuple[str, str | Wrong]]:
-    """Settings of a class of transformers or an architecture of timm, each time with an outcome."""
+    """Yield the settings of a class of transformers or an architecture of timm, with outcomes."""
     with TemporaryDirectory() as root:
         if name in CLASSES:
             for number, change in enumerate(changes(name)):
                 yield change.name, _judged(outcome, change, Path(root) / str(number))
         else:
-            of = (each for each in timm_settings.cases() if each.architecture == name)
-            for number, case in enumerate(each for each in of if each.argument):
+            cases = (case for case in timm_settings.cases() if case.architecture == name)
+            for number, case in enumerate(case for case in cases if case.argument):
                 yield case.argument, _judged(outcome_of_timm, case, Path(root) / str(number))
 
 
@@ -183,32 +221,34 @@ def _judged(judge: Any, case: Any, folder: Path) -> str | Wrong:
 
 
 def outcomes(name: str) -> tuple[dict[str, list[str]], list[str]]:
-    """Outcomes by setting, and what is wrong."""
-    found: dict[str, set[str]] = {}
-    wrong = []
+    """Return the outcomes by setting, and messages about wrong ones."""
+    found_outcomes: dict[str, set[str]] = {}
+    messages = []
     for setting, result in tried(name):
         if isinstance(result, Wrong):
-            wrong.append(str(result))
+            messages.append(str(result))
         elif result != UNREAD:
-            found.setdefault(setting, set()).add(result)
-    return {setting: sorted(words) for setting, words in found.items()}, wrong
+            found_outcomes.setdefault(setting, set()).add(result)
+    return {setting: sorted(words) for setting, words in found_outcomes.items()}, messages
 
 
-def to_text(kept: Outcomes) -> str:
+def to_text(stored: Outcomes) -> str:
     """Return JSON with a line for each setting."""
     classes = []
-    for name, of in kept.items():
-        lines = (f" {json.dumps(setting)}: {json.dumps(words)}" for setting, words in of.items())
+    for name, settings in stored.items():
+        lines = (
+            f" {json.dumps(setting)}: {json.dumps(words)}" for setting, words in settings.items()
+        )
         classes.append(f"{json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n}")
     return "{\n" + ",\n".join(classes) + "\n}\n"
 
 
 def main(names: list[str]) -> None:
-    kept: Outcomes = json.loads(FILE.read_text()) if FILE.exists() else {}
+    stored: Outcomes = json.loads(FILE.read_text()) if FILE.exists() else {}
     for name in names or [*CLASSES, *timm_settings.BASES]:
-        kept[name], wrong = outcomes(name)
-        print(name, len(kept[name]), *wrong, sep="\n  ", flush=True)
-        FILE.write_text(to_text(kept))
+        stored[name], wrong = outcomes(name)
+        print(name, len(stored[name]), *wrong, sep="\n  ", flush=True)
+        FILE.write_text(to_text(stored))
 
 
 if __name__ == "__main__":

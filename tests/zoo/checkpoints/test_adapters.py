@@ -1,4 +1,4 @@
-"""Adapters of peft on their base, judged by the numbers of what peft itself merges."""
+"""Adapters of peft on their base, compared with the network that peft itself merges."""
 
 import json
 from dataclasses import dataclass, field
@@ -27,13 +27,13 @@ LINEAR = [*ATTENTION, "k_proj", "o_proj", "fc1", "fc2"]
 
 @dataclass(frozen=True)
 class Trained:
-    """An adapter: on what network, and with which of peft's settings."""
+    """An adapter: the class of its network, and peft's settings for it."""
 
     network: str = "ViTForImageClassification"
     settings: dict[str, Any] = field(default_factory=dict)
     base_classes: tuple[str, ...] = CLASSES
     in_files: bool = False
-    """Whether layers are called as in transformers 4, and so as in files."""
+    """Whether the adapter's tensors have the names that transformers 5 uses in files."""
 
 
 ADAPTERS = {
@@ -63,21 +63,24 @@ ADAPTERS = {
     "dinov3": Trained("DINOv3ViTModel", {"target_modules": ["q_proj", "down_proj"]}),
     "siglip": Trained("SiglipVisionModel", {"target_modules": ATTENTION}),
 }
+"""Adapters by what is special about them."""
 
 
 LATER = {"attention", "dinov2", "dinov3", "siglip", "a norm as a whole", "names of files"}
-"""Those whose kind other tests or adapters have."""
+"""Adapters in the full tier, because other tests or adapters cover their kind."""
 
 
 def saved(trained: Trained, folder: Path) -> torch.nn.Module:
-    """Write `base` and `lora`, and give what peft makes of both."""
+    """Write the folders `base` and `lora`. Return the network that peft merges from both."""
     sizes = SIZED | ({"num_register_tokens": 4} if "DINOv3" in trained.network else {})
     model = seeded(trained.network, sizes)
     labels = dict(enumerate(trained.base_classes))
     base = type(model)(type(model.config)(**sizes, id2label=labels))
-    same_head = trained.base_classes == CLASSES
-    kept = {k: v for k, v in model.state_dict().items() if same_head or "classifier" not in k}
-    base.load_state_dict(kept, strict=False)
+    has_same_head = trained.base_classes == CLASSES
+    base_state = {
+        k: v for k, v in model.state_dict().items() if has_same_head or "classifier" not in k
+    }
+    base.load_state_dict(base_state, strict=False)
     base.save_pretrained(folder / "base")
     settings = {"r": 4, "lora_alpha": 6, **trained.settings}
     adapted = peft.get_peft_model(model, peft.LoraConfig(**settings))
@@ -93,7 +96,10 @@ def saved(trained: Trained, folder: Path) -> torch.nn.Module:
 
 
 def rename(path: Path) -> None:
-    """The names that transformers 4 has in memory, and 5 in files."""
+    """Rename the tensors of a file from transformers 5's names in memory to those in files.
+
+    In transformers 4, the names in memory are those in files.
+    """
     pairs = {
         "vit.layers.": "vit.encoder.layer.",
         "q_proj": "attention.query",
@@ -114,17 +120,17 @@ def rename(path: Path) -> None:
 @pytest.mark.parametrize(
     "trained",
     [
-        pytest.param(each, id=name, marks=pytest.mark.full if name in LATER else ())
-        for name, each in ADAPTERS.items()
+        pytest.param(trained, id=name, marks=pytest.mark.full if name in LATER else ())
+        for name, trained in ADAPTERS.items()
     ],
 )
-def test_what_peft_merges(trained, tmp_path):
+def test_adapters_compute_what_peft_merges(trained, tmp_path):
     merged = saved(trained, tmp_path)
     side = merged.config.image_size
     pictures = np.random.default_rng(3).standard_normal((2, 3, side, side)).astype(np.float32)
     with torch.no_grad():
-        found = merged(torch.from_numpy(pictures))
-    wanted = (found.logits if hasattr(found, "logits") else found.last_hidden_state).numpy()
+        theirs = merged(torch.from_numpy(pictures))
+    expected = (theirs.logits if hasattr(theirs, "logits") else theirs.last_hidden_state).numpy()
     model = package.from_pretrained(
         {"Dinov2ForImageClassification": "dinov2", "DINOv3ViTModel": "dinov3"}.get(
             trained.network, "siglip2" if "Siglip" in trained.network else "vit"
@@ -132,39 +138,39 @@ def test_what_peft_merges(trained, tmp_path):
         tmp_path / "lora",
         base=tmp_path / "base",
     )
-    output = forward(model, pictures)
-    got = np.asarray(output.logits if hasattr(found, "logits") else output.last_hidden_state)
-    # 3.1e-6 at most of those that were measured, with jax 0.7.2.
-    assert np.abs(got - wanted).max() < 4e-6 * np.abs(wanted).max()
+    outputs = forward(model, pictures)
+    actual = np.asarray(outputs.logits if hasattr(theirs, "logits") else outputs.last_hidden_state)
+    # The largest measured difference is 3.1e-6, with jax 0.7.2.
+    assert np.abs(actual - expected).max() < 4e-6 * np.abs(expected).max()
 
 
-def test_commands_take_both(zoo, tmp_path):
+def test_commands_accept_an_adapter_with_its_base(zoo, tmp_path):
     saved(ADAPTERS["attention"], tmp_path)
-    both = (tmp_path / "lora", "--base", tmp_path / "base")
-    assert "PEFT adapter on its base" in zoo("weights", "inspect", *both).out
+    options = (tmp_path / "lora", "--base", tmp_path / "base")
+    assert "PEFT adapter on its base" in zoo("weights", "inspect", *options).out
     zoo("weights", "convert", tmp_path / "lora", tmp_path / "hub", "--base", tmp_path / "base")
-    merged, again = (
-        package.from_pretrained("vit", path, **how)
-        for path, how in ((both[0], {"base": both[2]}), (tmp_path / "hub", {}))
+    from_adapter, from_converted = (
+        package.from_pretrained("vit", path, **arguments)
+        for path, arguments in ((options[0], {"base": options[2]}), (tmp_path / "hub", {}))
     )
-    assert eqx.tree_equal(merged, again)
+    assert eqx.tree_equal(from_adapter, from_converted)
 
 
 def test_a_file_of_an_adapter_is_verified(zoo, tmp_path):
-    """By both checkpoints, which the manifest names, and not by the base alone."""
+    """Verification needs both checkpoints, which the manifest names. The base alone is refused."""
     saved(ADAPTERS["attention"], tmp_path)
-    both = ("--weights", tmp_path / "lora", "--base", tmp_path / "base")
-    zoo("export", *both, "--size", 40, "--out", "w.onnx")
-    assert "passed" in zoo("verify", "w.onnx", *both).out
+    options = ("--weights", tmp_path / "lora", "--base", tmp_path / "base")
+    zoo("export", *options, "--size", 40, "--out", "w.onnx")
+    assert "passed" in zoo("verify", "w.onnx", *options).out
     assert "no base/model.safetensors in" in zoo("verify", "w.onnx", code=2).error
     for name in ("lora", "base"):
         (tmp_path / name).rename(zoo.here / name)
     assert "passed" in zoo("verify", "w.onnx").out
     for name in ("lora", "base"):
         (zoo.here / name).rename(tmp_path / name)
-    said = zoo("verify", "w.onnx", "--weights", tmp_path / "base", code=2).error
-    assert "made from other weights" in said
-    assert "--weights" in zoo("verify", "w.onnx", *both[2:], code=2).error
+    error = zoo("verify", "w.onnx", "--weights", tmp_path / "base", code=2).error
+    assert "made from other weights" in error
+    assert "--weights" in zoo("verify", "w.onnx", *options[2:], code=2).error
 
 
 CHANGES = {
@@ -175,19 +181,20 @@ CHANGES = {
     "a regular expression": ({"alpha_pattern": {"[qv]_proj": 3}}, "alpha_pattern"),
     "no number": ({"lora_alpha": "much"}, "cannot be used"),
 }
+"""Changes of adapter_config.json that the zoo refuses, with the text of the error."""
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_is_no_plain_adapter(name, tmp_path):
-    changes, told = CHANGES[name]
+def test_other_adapters_are_refused(name, tmp_path):
+    changes, message = CHANGES[name]
     saved(ADAPTERS["attention"], tmp_path)
-    place = tmp_path / "lora" / "adapter_config.json"
-    place.write_text(json.dumps(json.loads(place.read_text()) | changes))
-    with pytest.raises(WeightsError, match=told):
+    path = tmp_path / "lora" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(WeightsError, match=message):
         package.from_pretrained("vit", tmp_path / "lora", base=tmp_path / "base")
 
 
-def test_a_base_that_is_another(tmp_path):
+def test_another_base_is_refused(tmp_path):
     saved(ADAPTERS["attention"], tmp_path / "vit")
     saved(ADAPTERS["siglip"], tmp_path / "other")
     lora, base = tmp_path / "vit" / "lora", tmp_path / "other" / "base"

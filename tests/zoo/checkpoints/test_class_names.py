@@ -1,5 +1,7 @@
-"""Names of classes by number: from the settings beside a checkpoint, or from what training saved in
-it, in every form in which people write them."""
+"""Names of classes by number: from settings files, or from what training saved in the checkpoint.
+
+The tables have every form in which users write them.
+"""
 
 import json
 import re
@@ -29,12 +31,18 @@ from zoo.checkpoints.source import GivenCheckpoint
 ENTRY = package.info("vit_tiny_patch16_224")
 
 
-def of_classes(count, told, tables: Mapping[str, object] = {}, head="") -> ClassNames:
-    """The names of a classifier of so many classes beside a `config.json`."""
+def of_classes(count, content, tables: Mapping[str, object] = {}, head="") -> ClassNames:
+    """Return the class names of a classifier with `count` classes.
+
+    `content` is that of its config.json, or None without one. `tables` are values in the
+    checkpoint, and `head` is the name of a custom head.
+    """
     config = replace(ENTRY.config, classes=count)
     checkpoint = Checkpoint(Path("w"), "safetensors", (), {}, tables=tables, head=head)
-    read = None if told is None else Settings.model_validate_json(json.dumps(told))
-    return read_class_names(ENTRY, config, read, checkpoint)
+    library_settings = (
+        None if content is None else Settings.model_validate_json(json.dumps(content))
+    )
+    return read_class_names(ENTRY, config, library_settings, checkpoint)
 
 
 THREE = ("ape", "bee", "cow")
@@ -74,12 +82,13 @@ NAMED = {
     "controls": ({"id2label": ["a\tb", "<b>&", "\u202ecow"]}, (r"a\tb", "<b>&", r"\u202ecow")),
     "two of one name": ({"id2label": ["ape", "ape", "cow"]}, ("ape", "ape", "cow")),
 }
+"""Contents of config.json, with the names that they give to three classes."""
 
 
 @pytest.mark.parametrize("case", NAMED)
 def test_names_by_number(case):
-    told, want = NAMED[case]
-    assert of_classes(3, told).names == want
+    content, expected = NAMED[case]
+    assert of_classes(3, content).names == expected
 
 
 REFUSED = {
@@ -103,21 +112,22 @@ REFUSED = {
         "`label_names` has .* as the name of class 0",
     ),
 }
+"""Contents of config.json that are refused, with a pattern of the error."""
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_names_is_refused(case, zoo, tmp_path):
-    """In a sentence that names the setting, without a traceback."""
-    told, message = REFUSED[case]
-    own = OWN["vit"](tmp_path / "own").path
-    path = own / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | told))
-    assert re.search(message, zoo("export", "--weights", own, code=2).error)
+def test_invalid_names_are_refused(case, zoo, tmp_path):
+    """The error names the setting. There is no traceback, and nothing is written."""
+    content, message = REFUSED[case]
+    checkpoint = OWN["vit"](tmp_path / "own").path
+    path = checkpoint / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | content))
+    assert re.search(message, zoo("export", "--weights", checkpoint, code=2).error)
     assert list(zoo.here.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("content", "warning"),
     [
         (
             {"id2label": {"1": "a", "2": "b", "3": "c"}},
@@ -130,8 +140,8 @@ def test_what_is_no_names_is_refused(case, zoo, tmp_path):
         ),
     ],
 )
-def test_what_is_left_out_is_said(told, said):
-    assert any(re.search(said, each) for each in of_classes(3, told).warnings)
+def test_names_that_are_left_out_cause_a_warning(content, warning):
+    assert any(re.search(warning, text) for text in of_classes(3, content).warnings)
 
 
 def test_names_of_another_network_are_refused():
@@ -143,20 +153,20 @@ def test_names_of_another_network_are_refused():
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.dictionaries(st.integers(0, 6), st.sampled_from(THREE), min_size=1, max_size=5))
-def test_names_are_those_of_transformers(told):
-    """Of its configuration with the same settings, which has as many classes as names."""
-    config = transformers.ViTConfig(id2label=told)
-    found = of_classes(config.num_labels, {"id2label": told}).names
-    want = [config.id2label.get(number, str(number)) for number in range(config.num_labels)]
-    assert found == tuple(want)
+def test_names_are_those_of_transformers(labels):
+    """transformers' configuration with the same settings has the same names of its classes."""
+    config = transformers.ViTConfig(id2label=labels)
+    actual = of_classes(config.num_labels, {"id2label": labels}).names
+    expected = [config.id2label.get(number, str(number)) for number in range(config.num_labels)]
+    assert actual == tuple(expected)
 
 
 @pytest.mark.parametrize("path", ["args.class_names", "class_names", "hyper_parameters.id2label"])
 def test_names_in_what_training_saved(path):
     assert of_classes(4, None, {path: ["ape", "bee"]}).names == ("ape", "bee", "2", "3")
     assert of_classes(4, {"id2label": list("abcd")}, {path: THREE}).names == tuple("abcd")
-    found = of_classes(2, None, {path: THREE})
-    assert found.names is None and path in found.warnings[0]
+    class_names = of_classes(2, None, {path: THREE})
+    assert class_names.names is None and path in class_names.warnings[0]
 
 
 RF_DETR = package.info("rf_detr_nano")
@@ -164,23 +174,24 @@ COCO = [name for name in RF_DETR.class_names if name != "N/A"]
 
 
 def test_names_of_a_detector_with_the_usual_number_of_outputs():
-    """A head of 91 outputs is COCO's only where nothing says otherwise."""
+    """A head of 91 outputs has COCO's classes only if the checkpoint has no other names."""
 
-    def named(names):
+    def names_from(names):
         checkpoint = Checkpoint(Path("w.pth"), "", (), {}, tables={"args.class_names": names})
         return read_class_names(RF_DETR, RF_DETR.config, None, checkpoint).names
 
-    assert named(["kitten", "dog"])[:3] == ("kitten", "dog", "2")
-    assert named(COCO) == RF_DETR.class_names
+    assert names_from(["kitten", "dog"])[:3] == ("kitten", "dog", "2")
+    assert names_from(COCO) == RF_DETR.class_names
 
 
 @pytest.mark.parametrize(
-    "form", [dict, lambda **said: Namespace(**said)], ids=["dict", "Namespace"]
+    "form", [dict, lambda **values: Namespace(**values)], ids=["dict", "Namespace"]
 )
-def test_a_detector_as_its_authors_save_it(form, tmp_path):
-    own = detection.of_authors(tmp_path)
-    saved = torch.load(own.path, weights_only=False)
-    for names, want in (
+def test_names_in_a_detector_of_the_authors(form, tmp_path):
+    """Names are read from the arguments that the authors' program saves."""
+    detector = detection.authors_checkpoint(tmp_path)
+    saved = torch.load(detector.path, weights_only=False)
+    for names, expected in (
         (["kitten", "dog"], ("kitten", "dog", "2")),
         (("a", "b", "c"), ("a", "b", "c")),
         (None, ("0", "1", "2")),
@@ -188,27 +199,27 @@ def test_a_detector_as_its_authors_save_it(form, tmp_path):
         saved["args"] = form(resolution=48, num_classes=2, class_names=names)
         path = tmp_path / f"{len(str(names))}.pth"
         torch.save(saved, path)
-        # No settings say how many layers are read, so that only the classes' names are asked for.
-        found = of_classes(3, None, open_checkpoint(path).tables).names
-        assert (found or ("0", "1", "2")) == want
+        # The test reads only the names, because no settings state which layers the network reads.
+        actual = of_classes(3, None, open_checkpoint(path).tables).names
+        assert (actual or ("0", "1", "2")) == expected
 
 
-def test_every_way_out_has_the_names(zoo, tmp_path):
-    """`zoo run`, the manifest, what is loaded of it, and the network in JAX."""
-    own = OWN["vit"](tmp_path / "own").path
-    path = own / "config.json"
+def test_all_outputs_have_the_names(zoo, tmp_path):
+    """The names are in `zoo run`, the manifest, converted settings and the network in JAX."""
+    checkpoint = OWN["vit"](tmp_path / "own").path
+    path = checkpoint / "config.json"
     path.write_text(
         json.dumps(json.loads(path.read_text()) | {"id2label": {"1": "b", "2": "<c>", "7": "d"}})
     )
-    want = ["0", "b", "<c>"]
-    assert find_entry(None, GivenCheckpoint(own))[0].class_names == tuple(want)
-    assert [*package.from_pretrained("vit", own).labels] == want
-    zoo("export", "--weights", own, "--size", "40x40", "--out", "w.onnx")
-    assert json.loads((zoo.here / "w.manifest.json").read_text())["classes"] == want
-    zoo("weights", "convert", own, "hf")
+    expected = ["0", "b", "<c>"]
+    assert find_entry(None, GivenCheckpoint(checkpoint))[0].class_names == tuple(expected)
+    assert [*package.from_pretrained("vit", checkpoint).labels] == expected
+    zoo("export", "--weights", checkpoint, "--size", "40x40", "--out", "w.onnx")
+    assert json.loads((zoo.here / "w.manifest.json").read_text())["classes"] == expected
+    zoo("weights", "convert", checkpoint, "hf")
     names = json.loads((zoo.here / "hf" / "config.json").read_text())["id2label"]
-    assert [*names.values()] == want
+    assert [*names.values()] == expected
     picture = zoo.here / "p.png"
     Image.new("RGB", (40, 40), "red").save(picture)
-    (said,) = zoo.json("run", own, picture, "--out", "o")
-    assert {each["label"] for each in said["answers"]} <= {*want}
+    (result,) = zoo.json("run", checkpoint, picture, "--out", "o")
+    assert {answer["label"] for answer in result["answers"]} <= {*expected}

@@ -1,4 +1,4 @@
-"""`zoo weights convert`, `inspect` and `zoo golden`: what they write and what they refuse."""
+"""The commands `zoo weights convert`, `inspect` and `zoo golden`: what they write and refuse."""
 
 import json
 from pathlib import Path
@@ -18,23 +18,24 @@ def test_force_replaces_what_the_command_writes_and_nothing_else(vits16, zoo):
     (folder / "photos" / "cat.png").write_bytes(b"mine")
     (folder / "config.json").write_text("{}")
     assert "dinov3_vits16 for" in zoo(*convert, folder, "--force", *MODEL).out
-    told = zoo("weights", "inspect", folder).out
+    printed = zoo("weights", "inspect", folder).out
     for words in ("Hugging Face transformers", "dinov3_vits16", "safetensors", "computed"):
-        assert words in told
+        assert words in printed
     assert "rounded to bfloat16" in zoo("weights", "convert", folder, "a.pth", *MODEL).out
     assert "--force" in zoo("weights", "convert", folder, "a.pth", *MODEL, code=2).error
     assert (folder / "photos" / "cat.png").read_bytes() == b"mine"
     names = {path.name for path in folder.iterdir()}
     assert names == {"photos", "config.json", "preprocessor_config.json", "model.safetensors"}
     assert json.loads((folder / "config.json").read_text())["hidden_size"] == 384
-    # A folder is never replaced by a file, nor mixed with a checkpoint in several files.
+    # The command never replaces a folder by a file. It also never adds a file to a folder that
+    # has a checkpoint in several files.
     (zoo.here / "w.pth").mkdir()
     assert "w.pth is a folder" in zoo(*convert, "w.pth", "--force", code=2).error
     (folder / "model.safetensors.index.json").write_text("{}")
     assert "in several files" in zoo(*convert, folder, "--force", *MODEL, code=2).error
 
 
-def test_wrong_use(vits16, zoo):
+def test_wrong_arguments_are_refused(vits16, zoo):
     save_pth(zoo.here / "small.pth", {"layer.weight": np.ones((3, 4), np.float32)})
     (zoo.here / "no.safetensors").write_bytes(b"no")
     convert = ("weights", "convert")
@@ -42,7 +43,7 @@ def test_wrong_use(vits16, zoo):
         ((*convert, vits16.path, "a.txt"), "does not say which format to write"),
         ((*convert, "small.pth", "a.pth"), "holds no network of an architecture of the zoo"),
         ((*convert, vits16.path, "a.pth", "--model", "dinov3_vitb16"), "not like dinov3_vitb16"),
-        # EUPE's file of this size has the same keys and shapes, and another licence.
+        # EUPE's file of this size has the same keys and shapes, but another licence.
         ((*convert, vits16.path, "a.pth"), "may be of dinov3_vits16 or eupe_vits16"),
         (("golden", "dinov3_vits16", "a.safetensors"), "--weights"),
         (("verify", "nothing.safetensors", "--weights", "w.pth"), "does not exist"),
@@ -56,13 +57,13 @@ def test_wrong_use(vits16, zoo):
 
 @pytest.mark.full
 def test_transformers_as_reference(vits16, zoo):
-    make = ("golden", "dinov3_vits16", "a.safetensors", "--weights", vits16.path)
-    zoo(*make)
-    made = read_golden(Path("a.safetensors"))
-    assert made.feeds["pixel_values"].shape == (1, 3, 224, 224)
-    assert made.outputs["last_hidden_state"].shape == (1, 201, 384)
-    assert made.reference.startswith("transformers ")
+    command = ("golden", "dinov3_vits16", "a.safetensors", "--weights", vits16.path)
+    zoo(*command)
+    golden = read_golden(Path("a.safetensors"))
+    assert golden.feeds["pixel_values"].shape == (1, 3, 224, 224)
+    assert golden.outputs["last_hidden_state"].shape == (1, 201, 384)
+    assert golden.reference.startswith("transformers ")
     assert "FAILED" not in zoo("verify", "a.safetensors", "--weights", vits16.path).out
     zoo("export", "dinov3_vits16", "--weights", vits16.path, "--no-verify", "--out", "a.onnx")
     assert "FAILED" not in zoo("verify", "a.safetensors", "--onnx", "a.onnx").out
-    assert "exists already" in zoo(*make, code=2).error
+    assert "exists already" in zoo(*command, code=2).error

@@ -1,4 +1,4 @@
-"""`zoo weights download`: to the cache, to a folder, and what a dry run says."""
+"""The command `zoo weights download`: to the cache, to a folder, and as a dry run."""
 
 import signal
 import time
@@ -22,6 +22,7 @@ PAGES = {
     "nothing": b"",
     "a file that is cut": CONTENT[: len(CONTENT) // 2],
 }
+"""Contents that a mirror may serve in place of a checkpoint."""
 DOWNLOAD = ("weights", "download", MODEL)
 
 
@@ -31,51 +32,52 @@ def hub(at):
 
 
 def cache(zoo):
-    """The folder of the repository in the hub's cache."""
+    """Return the folder of the repository in the hub's cache."""
     return zoo.home / ".cache" / "huggingface" / "hub" / f"models--google--{TITLE}"
 
 
 def record(path, source, size) -> dict:
+    """Return the record that the command prints."""
     return {"model": MODEL, "path": str(path), "source": str(source), "bytes": size}
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_to_a_folder(kept, zoo, hub):
-    """Of the hub, or of the cache; who names that folder finds it there."""
-    if kept:
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_download_to_a_folder(is_cached, zoo, hub):
+    """The file comes from the hub or from the cache. A later download uses the folder."""
+    if is_cached:
         zoo(*DOWNLOAD)
-    place = cache(zoo) / "snapshots" / COMMIT
-    out, to_folder = zoo.here / "out", (*DOWNLOAD, "--out", zoo.here / "out")
-    path = out / TITLE / NAME
-    expected = [record(path, place if kept else FROM_THE_HUB, len(CONTENT))]
-    assert zoo.json(*to_folder, "--dry-run") == expected and not out.exists()
+    snapshot = cache(zoo) / "snapshots" / COMMIT
+    out_folder, to_folder = zoo.here / "out", (*DOWNLOAD, "--out", zoo.here / "out")
+    path = out_folder / TITLE / NAME
+    expected = [record(path, snapshot if is_cached else FROM_THE_HUB, len(CONTENT))]
+    assert zoo.json(*to_folder, "--dry-run") == expected and not out_folder.exists()
     assert zoo.json(*to_folder) == expected
-    assert path.read_bytes() == CONTENT and place.exists() == kept
-    assert [item.name for item in out.rglob("*")] == [TITLE, NAME]
+    assert path.read_bytes() == CONTENT and snapshot.exists() == is_cached
+    assert [item.name for item in out_folder.rglob("*")] == [TITLE, NAME]
     assert zoo.json(*to_folder, "--dry-run")[0]["bytes"] == 0
     path.write_bytes(OTHER)
     assert "is another file" in zoo(*to_folder, code=2).error
     assert path.read_bytes() == OTHER
-    zoo.patch.setenv("ZOO_WEIGHTS_DIR", str(out))
-    assert zoo.json(*DOWNLOAD) == [record(path.parent, out, 0)]
+    zoo.patch.setenv("ZOO_WEIGHTS_DIR", str(out_folder))
+    assert zoo.json(*DOWNLOAD) == [record(path.parent, out_folder, 0)]
 
 
 @pytest.mark.full
-def test_two_at_once(tmp_path):
-    """The second one waits, and finds it there."""
+def test_two_downloads_at_once(tmp_path):
+    """The second process waits for the first and then uses its file."""
     with serving(hub_of(REPOSITORY, {NAME: CONTENT}, stall=100_000)) as hub:
-        both = [Command(tmp_path, hub.url).start(*DOWNLOAD) for _ in range(2)]
+        processes = [Command(tmp_path, hub.url).start(*DOWNLOAD) for _ in range(2)]
         name = f"{REPOSITORY}@main/{NAME}"
-        # Each asks twice, and one of them begins to download.
-        while len(hub.asked) < 5 and all(process.poll() is None for process in both):
+        # Each process sends two requests for metadata, and one of them starts the download.
+        while len(hub.asked) < 5 and all(process.poll() is None for process in processes):
             time.sleep(0.02)
         assert len(hub.gets(name)) == 1
         hub.stall = None
         hub.go.set()
-        told = [process.communicate(timeout=60)[1] for process in both]
-        # The one that was stalled had its connection closed, and asked again.
+        errors = [process.communicate(timeout=60)[1] for process in processes]
+        # The server closed the stalled connection, and that process requested the file again.
         assert len(hub.gets(name)) == 2
-    assert [process.returncode for process in both] == [0, 0], told
+    assert [process.returncode for process in processes] == [0, 0], errors
 
 
 @pytest.mark.each()
@@ -98,7 +100,7 @@ def test_a_download_that_is_interrupted(number, tmp_path):
         assert "already there" in command(*DOWNLOAD)
 
 
-def test_a_folder_is_copied_whole(zoo, hub):
+def test_a_folder_is_copied_with_all_its_files(zoo, hub):
     source, files = zoo.here / "mine", {NAME: CONTENT, "config.json": CONTENT}
     folders.write(source / TITLE, files)
     zoo.patch.setenv("ZOO_WEIGHTS_DIR", str(source))
@@ -111,11 +113,11 @@ def test_a_folder_is_copied_whole(zoo, hub):
 
 
 def test_an_archive_is_known_by_its_name(zoo, hub):
-    """Its folders on the hub do not matter in ours."""
+    """The folders of an archive on the hub need not exist in a local folder."""
     (archive,) = info("dinov3_vits16").mirrors
     hub.files[f"{archive.repository}@{archive.revision}/{archive.name}"] = CONTENT
     download = ("weights", "download", "dinov3_vits16")
-    # Nobody gets the copy of somebody else who has not asked for it.
+    # Without `--mirror`, the command does not use a copy in another user's repository.
     message = zoo(*download, "--out", "out", code=2).error
     assert "facebook/dinov3-vits16-pretrain-lvd1689m/model.safetensors was not" in message
     assert "`zoo info dinov3_vits16` says where to get it" in message
@@ -127,35 +129,36 @@ def test_an_archive_is_known_by_its_name(zoo, hub):
     assert [item["path"] for item in zoo.json(*download)] == [f"out/{name}"]
 
 
-@pytest.mark.parametrize("given", [*filter(PAGES.get, PAGES)])
-@pytest.mark.parametrize("known", [False, True])
-def test_a_mirror_that_gives_something_else(given, known, zoo, at):
-    """It is refused and not kept, by every command that asks for it; once the mirror is well, the
-    same command works. So it is with what another
-    program has downloaded."""
-    at(serving(hub_of(REPOSITORY, {NAME: PAGES[given]})))
+@pytest.mark.parametrize("page", [*filter(PAGES.get, PAGES)])
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_a_mirror_that_gives_something_else(page, is_cached, zoo, at):
+    """Every command refuses and removes such a file, also one that another program downloaded.
+
+    When the mirror serves the checkpoint, the same command works.
+    """
+    at(serving(hub_of(REPOSITORY, {NAME: PAGES[page]})))
     folder = cache(zoo)
     path = folder / "snapshots" / COMMIT / NAME
-    if known:
-        folders.write(path.parent, {NAME: PAGES[given]})
+    if is_cached:
+        folders.write(path.parent, {NAME: PAGES[page]})
         folders.write(folder / "refs", {"main": COMMIT.encode()})
         assert "without a dry run" in zoo(*DOWNLOAD, "--dry-run", code=2).error
         assert path.exists()
     for command in (DOWNLOAD, ("export", MODEL), DOWNLOAD):
-        said = zoo(*command, code=2).error
-        assert "holds no checkpoint" in said and "was removed" in said and NAME in said
+        error = zoo(*command, code=2).error
+        assert "holds no checkpoint" in error and "was removed" in error and NAME in error
         assert not path.exists() and not any((folder / "blobs").glob("*"))
     at(serving(hub_of(REPOSITORY, {NAME: CONTENT})))
     (record,) = zoo.json(*DOWNLOAD)
     assert record["bytes"] == len(CONTENT)
 
 
-@pytest.mark.parametrize("given", PAGES)
-def test_what_is_no_checkpoint_is_not_already_there(given, zoo, hub):
-    """Of somebody's own folder nothing is removed, and the sentence says what to do."""
-    place = zoo.here / TITLE / NAME
-    place.parent.mkdir()
-    place.write_bytes(PAGES[given])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_file_that_is_no_checkpoint_is_not_accepted(page, zoo, hub):
+    """A file in the user's folder is not removed, and the error asks the user to remove it."""
+    path = zoo.here / TITLE / NAME
+    path.parent.mkdir()
+    path.write_bytes(PAGES[page])
     assert "remove it" in zoo(*DOWNLOAD, code=2).error
     assert "remove it" in zoo(*DOWNLOAD, "--out", zoo.here, code=2).error
-    assert place.read_bytes() == PAGES[given]
+    assert path.read_bytes() == PAGES[page]

@@ -1,4 +1,4 @@
-"""Settings of pictures, drawn: read as transformers' own processors do, or refused."""
+"""Drawn settings of preprocessing are followed as transformers' processors do, or refused."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ PROCESSORS = {
     for kind in PROCESSOR_KINDS
     if hasattr(transformers, f"{kind.name}{PILLOW}")
 }
-"""Those that need no torchvision."""
+"""Image processors of transformers that need no torchvision, by their kinds."""
 
 SIDE = st.integers(24, 90)
 BOTH = st.fixed_dictionaries({"height": SIDE, "width": SIDE})
@@ -60,61 +60,71 @@ OPTIONS = {
     "do_split_image": st.booleans(),
     "do_convert_rgb": st.booleans(),
 }
+"""Values to draw for each setting of a processor."""
 
 
 @st.composite
 def drawn(draw):
-    """A processor, and some settings of it; all others are its own, in the file or not."""
+    """Draw a processor and some of its settings. The others are the defaults.
+
+    The last value is the ending of the class name that the file states. With an empty ending, the
+    file has all settings, as the processor saved them.
+    """
     kind = draw(st.sampled_from([*PROCESSORS]))
     names = draw(st.sets(st.sampled_from(sorted(OPTIONS)), max_size=6) | st.just({"size"}))
-    told = {name: draw(OPTIONS[name]) for name in sorted(names)}
-    end = draw(st.sampled_from(["ImageProcessor", "ImageProcessorFast", "FeatureExtractor", ""]))
-    return kind, told, end
+    values = {name: draw(OPTIONS[name]) for name in sorted(names)}
+    class_ending = draw(
+        st.sampled_from(["ImageProcessor", "ImageProcessorFast", "FeatureExtractor", ""])
+    )
+    return kind, values, class_ending
 
 
 def follow(case):
-    """One case; whether its settings were followed."""
-    kind, told, end = case
+    """Compare the zoo's arrays for a case. Return whether the zoo followed its settings."""
+    kind, values, class_ending = case
     picture = photograph().resize((75, 60))
     try:
-        made = PROCESSORS[kind](**told)
-        want = {
-            name: np.asarray(array) for name, array in made(picture, return_tensors="np").items()
+        processor = PROCESSORS[kind](**values)
+        expected = {
+            name: np.asarray(array)
+            for name, array in processor(picture, return_tensors="np").items()
         }
-    except (ValueError, TypeError, AttributeError):  # settings that go without each other
+    except (ValueError, TypeError, AttributeError):  # transformers refuses the combination
         return False
     with TemporaryDirectory() as folder:
-        made.save_pretrained(folder)
-        if end:
+        processor.save_pretrained(folder)
+        if class_ending:
             path = Path(folder) / "preprocessor_config.json"
-            name = "feature_extractor_type" if end[0] == "F" else "image_processor_type"
-            path.write_text(json.dumps({name: kind + end, **told}))
+            name = "feature_extractor_type" if class_ending[0] == "F" else "image_processor_type"
+            path.write_text(json.dumps({name: kind + class_ending, **values}))
         try:
-            how = read_settings(Checkpoint(Path(folder), "safetensors", (), {})).pictures
+            preprocessing = read_settings(Checkpoint(Path(folder), "safetensors", (), {})).pictures
         except MappingError as error:
             assert "preprocessor_config.json" in str(error)
             return False
-    got = arrays_of(picture, how)
-    # Without a scale, a level of 8 bits is as much as rounding to one may be off, over the least
-    # of deviations.
-    limit = 1e-4 if told.get("do_rescale", True) else 1 / 0.2
-    for name, array in got.items():
-        np.testing.assert_allclose(array, want[name], rtol=0, atol=limit, err_msg=name)
+    actual = arrays_of(picture, preprocessing)
+    # Without rescaling, rounding to 8 bits may differ by one level, divided by the smallest
+    # standard deviation.
+    limit = 1e-4 if values.get("do_rescale", True) else 1 / 0.2
+    for name, array in actual.items():
+        np.testing.assert_allclose(array, expected[name], rtol=0, atol=limit, err_msg=name)
     return True
 
 
-def arrays_of(picture, how):
+def arrays_of(picture, preprocessing):
     """Return the zoo's arrays for a picture: pixels, or SigLIP 2's patches, mask and grid."""
-    if how.padded and how.multiple is not None:
-        return PatchesInput(how.multiple).make([reduced_picture(picture)], how, how.size)
-    size = how.input_size_for(picture.height, picture.width)
-    return {"pixel_values": pixel_values([picture], how, size)}
+    if preprocessing.padded and preprocessing.multiple is not None:
+        return PatchesInput(preprocessing.multiple).make(
+            [reduced_picture(picture)], preprocessing, preprocessing.size
+        )
+    size = preprocessing.input_size_for(picture.height, picture.width)
+    return {"pixel_values": pixel_values([picture], preprocessing, size)}
 
 
 @pytest.mark.parametrize(
     "count", [pytest.param(40, id="some"), pytest.param(1500, id="many", marks=pytest.mark.full)]
 )
-def test_what_is_drawn_is_followed_or_refused(count):
+def test_drawn_settings_are_followed_or_refused(count):
     followed = []
 
     @settings(
@@ -125,16 +135,16 @@ def test_what_is_drawn_is_followed_or_refused(count):
         suppress_health_check=list(HealthCheck),
     )
     @given(drawn())
-    @example(("ConvNext", {"size": {"shortest_edge": 384}}, ""))  # which are not cropped
-    def each(case):
+    @example(("ConvNext", {"size": {"shortest_edge": 384}}, ""))  # from 384 there is no crop
+    def check(case):
         followed.append(follow(case))
 
-    each()
+    check()
     assert sum(followed) > count / 3
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("values", "message"),
     [
         ({"do_pad": True, "pad_size": {"height": 300, "width": 300}}, "do_pad enlarges"),
         ({"do_resize": False}, "do_resize"),
@@ -142,9 +152,9 @@ def test_what_is_drawn_is_followed_or_refused(count):
         ({"size": {"shortest_edge": 40}, "crop_size": {"height": 60, "width": 60}}, "crop_size"),
     ],
 )
-def test_what_is_refused_is_named(told, said, tmp_path):
-    transformers.CLIPImageProcessor(**told).save_pretrained(tmp_path)
-    with pytest.raises(MappingError, match=said):
+def test_a_refusal_names_the_setting(values, message, tmp_path):
+    transformers.CLIPImageProcessor(**values).save_pretrained(tmp_path)
+    with pytest.raises(MappingError, match=message):
         read_settings(Checkpoint(tmp_path, "safetensors", (), {}))
 
 
@@ -154,6 +164,7 @@ PICTURES = {
     "CLIP": {"size": 50, "crop_size": {"height": 40, "width": 48}, "do_rescale": False},
     "ConvNext": {"size": {"shortest_edge": 56}, "crop_pct": 0.9, "do_normalize": False},
 }
+"""Settings of preprocessing, by processor."""
 
 
 @pytest.mark.each("problem", "classes", "kind")
@@ -167,7 +178,7 @@ PICTURES = {
     ],
 )
 def test_answers_are_those_of_the_pipeline(problem, classes, kind, zoo):
-    """From a picture to named scores, by transformers' own pipeline; `zoo run` takes the folder."""
+    """`zoo run` on a folder gives the names and scores of transformers' own pipeline."""
     labels = {"id2label": dict(enumerate(CLASSES[:classes])), "problem_type": problem}
     name = "Dinov2ForImageClassification"
     network = seeded(name, SIZED | labels)
@@ -178,6 +189,6 @@ def test_answers_are_those_of_the_pipeline(problem, classes, kind, zoo):
     theirs = pipeline("image-classification", model=network, image_processor=processor)(picture)
     picture.save("small.png")
     (ours,) = zoo.json("run", "own", "small.png")
-    assert [each["label"] for each in ours["answers"]] == [each["label"] for each in theirs]
-    got, want = ([each["score"] for each in found] for found in (ours["answers"], theirs))
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+    assert [row["label"] for row in ours["answers"]] == [row["label"] for row in theirs]
+    actual, expected = ([row["score"] for row in rows] for rows in (ours["answers"], theirs))
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())

@@ -1,4 +1,4 @@
-"""Every setting of the classes that are read: followed, without effect, or refused."""
+"""Every setting of the classes that the zoo reads is followed, without effect, or refused."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.references import timm_settings
 from tests.references.areas import AREAS
-from tests.references.settings import BASES, CLASSES, Change, changed, changes, made
+from tests.references.settings import BASES, CLASSES, Change, apply_change, changes, run_network
 from tests.zoo.checkpoints.setting_outcomes import (
     FILE,
     FOLLOWED,
@@ -22,8 +22,8 @@ from tests.zoo.checkpoints.setting_outcomes import (
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import GivenCheckpoint
 
-KEPT = json.loads(FILE.read_text())
-"""Outcomes by class and setting."""
+STORED = json.loads(FILE.read_text())
+"""Stored outcomes by class and setting."""
 
 SAMPLE = ("ViTForImageClassification", "SiglipTextModel")
 """Classes whose networks are built fastest."""
@@ -32,19 +32,19 @@ SAMPLE = ("ViTForImageClassification", "SiglipTextModel")
 @pytest.mark.full
 @pytest.mark.parametrize("name", [*CLASSES, *timm_settings.BASES])
 def test_every_setting(name):
-    found, wrong = outcomes(name)
-    assert wrong == []
-    assert found == KEPT[name]
+    actual, messages = outcomes(name)
+    assert messages == []
+    assert actual == STORED[name]
 
 
 def sampled() -> list[Change]:
-    """One value of every eighth setting of a few classes."""
+    """Return one value of every eighth setting of the sampled classes."""
     firsts = {change.name: change for name in SAMPLE for change in changes(name)}
     return [*firsts.values()][::8]
 
 
 @pytest.mark.parametrize("change", sampled(), ids=str)
-def test_some_settings(change, tmp_path):
+def test_sampled_settings(change, tmp_path):
     assert outcome(change, tmp_path / "own")
 
 
@@ -60,7 +60,7 @@ def test_some_settings(change, tmp_path):
         ),
     ],
 )
-def test_a_setting(kind, setting, value, expected, tmp_path):
+def test_outcomes_of_settings(kind, setting, value, expected, tmp_path):
     assert outcome(Change(kind, (setting,), value), tmp_path / "own") == expected
 
 
@@ -68,30 +68,30 @@ ARGUMENTS = {
     ("vit_small_patch14_reg4_dinov2", "pre_norm"): {FOLLOWED},
     ("vit_small_patch16_dinov3", "rope_grid_offset"): {REFUSED},
 }
-"""Outcomes of arguments of timm that change the answer and no tensor that was there before."""
+"""Outcomes of arguments of timm that change the output but no tensor of the unchanged network."""
 
 
 @pytest.mark.parametrize(("architecture", "argument"), ARGUMENTS)
-def test_an_argument_of_timm(architecture, argument, tmp_path):
+def test_outcomes_of_arguments_of_timm(architecture, argument, tmp_path):
     cases = [
         case
         for case in timm_settings.cases()
         if (case.architecture, case.argument) == (architecture, argument)
     ]
-    found = {outcome_of_timm(case, tmp_path / str(n)) for n, case in enumerate(cases)}
-    assert found - {UNCHANGED, UNREAD} == ARGUMENTS[architecture, argument]
+    actual = {outcome_of_timm(case, tmp_path / str(n)) for n, case in enumerate(cases)}
+    assert actual - {UNCHANGED, UNREAD} == ARGUMENTS[architecture, argument]
 
 
 @pytest.mark.parametrize("case", timm_settings.cases()[1:65:21], ids=str)
-def test_some_arguments_of_timm(case, tmp_path):
+def test_sampled_arguments_of_timm(case, tmp_path):
     assert outcome_of_timm(case, tmp_path / "own") != UNREAD
 
 
 def test_image_size_is_that_of_pictures(tmp_path):
-    """Where no preprocessor_config.json stands beside config.json."""
-    own = AREAS["eomt"](tmp_path / "own")
-    (own.path / "preprocessor_config.json").unlink()
-    entry, _ = find_entry(None, GivenCheckpoint(own.path))
+    """Without a preprocessor_config.json, `image_size` in config.json is the size of pictures."""
+    checkpoint = AREAS["eomt"](tmp_path / "own")
+    (checkpoint.path / "preprocessor_config.json").unlink()
+    entry, _ = find_entry(None, GivenCheckpoint(checkpoint.path))
     assert entry.preprocessing.size == (64, 64) and entry.preprocessing.padded
 
 
@@ -99,7 +99,7 @@ DETECTOR = "RfDetrForObjectDetection"
 
 
 @pytest.mark.parametrize(
-    ("stated", "windowed"),
+    ("indexes", "windowed"),
     [
         ([4, 3, 1, 0, 5], None),
         ([0, 2], (0, 2)),
@@ -107,17 +107,19 @@ DETECTOR = "RfDetrForObjectDetection"
         pytest.param([], (), marks=pytest.mark.full),
     ],
 )
-def test_blocks_within_windows(stated, windowed, tmp_path):
-    """Those behind the last block that is read change nothing."""
+def test_blocks_within_windows(indexes, windowed, tmp_path):
+    """Windows of blocks after the last block that is read have no effect."""
     path = ("backbone_config", "window_block_indexes")
-    made(DETECTOR, changed(Change(DETECTOR, path, stated))).write(tmp_path / "own")
+    run_network(DETECTOR, apply_change(Change(DETECTOR, path, indexes))).write(tmp_path / "own")
     config = read(tmp_path / "own").config
     assert config.windowed == windowed and config.layers == (2, 5)
 
 
 def test_a_backbone_alone_is_no_detector(tmp_path):
-    """A detector that is not read is refused by the option that makes it another network."""
-    made(DETECTOR, changed(Change(DETECTOR, ("attention_bias",), False))).write(tmp_path / "own")
+    """A detector that the zoo does not have is refused, and the message names its option."""
+    run_network(DETECTOR, apply_change(Change(DETECTOR, ("attention_bias",), False))).write(
+        tmp_path / "own"
+    )
     with pytest.raises(Refused, match=r"only for the backbone .* attention_bias = False"):
         read(tmp_path / "own")
 
@@ -127,4 +129,4 @@ def test_all_classes_have_a_small_network():
 
 
 def test_all_classes_have_outcomes():
-    assert KEPT.keys() == {*CLASSES, *timm_settings.BASES}
+    assert STORED.keys() == {*CLASSES, *timm_settings.BASES}

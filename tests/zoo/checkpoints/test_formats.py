@@ -1,4 +1,4 @@
-"""Every family in every format: what others write is read, and they load what we write."""
+"""Every family in every format: the zoo reads other libraries' files, and they load its files."""
 
 import io
 import json
@@ -60,17 +60,17 @@ from zoo.common.errors import BadRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-WITHOUT_A_PLACE = {"deit_tiny_distilled_patch16_224": (1,), "clip_vitb32": (1, 2)}
-"""Models, and which of their namings have no place for one of their heads."""
+INCOMPLETE_NAMINGS = {"deit_tiny_distilled_patch16_224": (1,), "clip_vitb32": (1, 2)}
+"""Models, and the indices of their namings that lack a leaf for one of the heads."""
 
 FILES = [
     (name, naming)
     for name in NAMES
-    for place, naming in enumerate(zoo.info(name).namings)
-    if place not in WITHOUT_A_PLACE.get(name, ())
+    for index, naming in enumerate(zoo.info(name).namings)
+    if index not in INCOMPLETE_NAMINGS.get(name, ())
 ]
 USUAL = [*{(name, naming.name): (name, naming) for name, naming in reversed(FILES)}.values()][::-1]
-"""Without further namings of a library, which are of networks with another pooling."""
+"""The first naming of each library. Further ones are of networks with another pooling."""
 
 PERIODS = "local_pos_embed.periods"
 
@@ -81,21 +81,26 @@ def read(path, naming, config):
     return load_weights(open_checkpoint(path), naming, model_shapes(config))
 
 
-def assert_leaves(got, want, but=()):
-    """The same bits in every leaf, some left out."""
-    assert set(got) == set(want)
-    for path in set(want) - set(but):
-        np.testing.assert_array_equal(got[path], want[path], err_msg=path)
+def assert_leaves(actual, expected, ignored=()):
+    """Compare the bits of every leaf except those in `ignored`."""
+    assert set(actual) == set(expected)
+    for path in set(expected) - set(ignored):
+        np.testing.assert_array_equal(actual[path], expected[path], err_msg=path)
 
 
-def others(config):
-    """A network with other blocks, and one with other patches or widths."""
+def other_configs(config):
+    """Return configurations with another depth, and with another patch size or width."""
     if isinstance(config, OnBackbone):
-        bodies = [replace(config, backbone=other) for other in others(config.backbone)]
-        own = {DepthConfig: "fused", MaskConfig: "queries", SegmenterConfig: "classes"}[
+        with_other_backbones = [
+            replace(config, backbone=other) for other in other_configs(config.backbone)
+        ]
+        field_of_type = {DepthConfig: "fused", MaskConfig: "queries", SegmenterConfig: "classes"}[
             type(config)
         ]
-        return [*bodies, replace(config, **{own: 2 + getattr(config, own)})]
+        return [
+            *with_other_backbones,
+            replace(config, **{field_of_type: 2 + getattr(config, field_of_type)}),
+        ]
     changes = {"depths": (1, 1, 1, 1)}, {"dims": (8, 16, 24, 40)}
     if isinstance(config, SwinConfig):
         changes = {"depths": (1, 2, 1, 1)}, {"heads": (2, 4, 4, 4)}
@@ -104,37 +109,39 @@ def others(config):
     return [replace(config, **change) for change in changes]
 
 
-@pytest.mark.parametrize("name", WITHOUT_A_PLACE)
-def test_a_naming_without_a_place_for_a_leaf(name):
-    others = [naming for other, naming in FILES if other == name]
+@pytest.mark.parametrize("name", INCOMPLETE_NAMINGS)
+def test_a_naming_that_lacks_a_leaf(name):
+    expected = [naming for other, naming in FILES if other == name]
     complete = naming_all_leaves(small(name).published)
-    assert [each.naming for each in complete] == others
+    assert [published.naming for published in complete] == expected
 
 
 @pytest.mark.each("naming.name")
 @pytest.mark.parametrize(("name", "naming"), USUAL, ids=lambda x: getattr(x, "name", x))
-def test_what_its_library_writes(name, naming, tmp_path):
-    """The same bits, whoever wrote them; and the file is taken for what it is."""
-    entry, who = small(name), naming.name
-    config, want = entry.config_for(who), dict(leaves(name, who))
+def test_files_of_other_libraries_are_read(name, naming, tmp_path):
+    """Files of any writer have the same bits, and the zoo recognises their naming."""
+    entry, naming_name = small(name), naming.name
+    config, expected = entry.config_for(naming_name), dict(leaves(name, naming_name))
     path = write(tmp_path, name, naming)
-    namings = [each for other, each in FILES if other == name]
+    namings = [item for other_name, item in FILES if other_name == name]
     named_by, view = find_nearest_naming(namings, open_checkpoint(path))
-    found = view.tensors
-    # Without registers timm's keys of DINOv2 are Meta's.
-    assert named_by.name == who or name == "dinov2_vits14"
-    assert matches_exactly(naming, found, model_shapes(config))
-    for other in others(config):
-        assert not matches_exactly(naming, found, model_shapes(other))
+    tensors = view.tensors
+    # Without registers, timm's keys of DINOv2 are the same as Meta's.
+    assert named_by.name == naming_name or name == "dinov2_vits14"
+    assert matches_exactly(naming, tensors, model_shapes(config))
+    for other_config in other_configs(config):
+        assert not matches_exactly(naming, tensors, model_shapes(other_config))
     loaded = read(path, naming, config)
-    assert loaded.provenance.kind == who
-    rotary = {path for path in want if path.endswith(PERIODS)}
-    computed = rotary and who in ("huggingface", "timm") and entry.family in ("dinov3", "eomt")
+    assert loaded.provenance.kind == naming_name
+    rotary = {path for path in expected if path.endswith(PERIODS)}
+    computed = (
+        rotary and naming_name in ("huggingface", "timm") and entry.family in ("dinov3", "eomt")
+    )
     periods = "float32" if computed else "file"
     assert loaded.provenance.rope_periods == (periods if rotary else None)
-    unused = {leaf for leaf in want if leaf.startswith(("mask_token", "local_cls_norm"))}
-    assert set(loaded.filled) <= (unused if who in ("huggingface", "timm") else set())
-    assert_leaves(loaded.arrays, want, but={*loaded.filled, *(rotary if computed else [])})
+    unused = {leaf for leaf in expected if leaf.startswith(("mask_token", "local_cls_norm"))}
+    assert set(loaded.filled) <= (unused if naming_name in ("huggingface", "timm") else set())
+    assert_leaves(loaded.arrays, expected, ignored={*loaded.filled, *(rotary if computed else [])})
 
 
 @pytest.mark.each("form")
@@ -143,45 +150,46 @@ def test_what_its_library_writes(name, naming, tmp_path):
     [
         (name, form)
         for name in NAMES
-        for form in dict.fromkeys(each.convention.form for each in zoo.info(name).namings)
+        for form in dict.fromkeys(item.convention.form for item in zoo.info(name).namings)
         if form
     ],
 )
-def test_what_we_write(name, form, tmp_path):
-    """It is read back, and computes the same in the library that it is for."""
+def test_libraries_read_written_files(name, form, tmp_path):
+    """The zoo reads its own file back, and the library that it is for computes the same outputs."""
     entry = small(name)
     published = convert.naming_to_write(entry, form)
     naming, config = published.naming, published.config
     values = leaves(name, naming.name)
-    written(entry, LoadedWeights(config, weights_of(values)), form, tmp_path / "w")
-    got = read(tmp_path / "w", naming, config)
-    assert_leaves(got.arrays, values, but={*got.filled, PERIODS, f"backbone.{PERIODS}"})
+    write_file(entry, LoadedWeights(config, weights_of(values)), form, tmp_path / "w")
+    loaded = read(tmp_path / "w", naming, config)
+    assert_leaves(loaded.arrays, values, ignored={*loaded.filled, PERIODS, f"backbone.{PERIODS}"})
     image = make_image(3, *native(config))
-    want = forward(bind(abstract(config), values), image)._asdict()
-    outputs = IN[form](name, entry, config, tmp_path / "w", image)
-    if form == "huggingface" and want.keys() == {"last_hidden_state", "pooler_output"}:
-        assert outputs.keys() == want.keys()
+    expected = forward(bind(abstract(config), values), image)._asdict()
+    outputs = RUN_IN[form](name, entry, config, tmp_path / "w", image)
+    if form == "huggingface" and expected.keys() == {"last_hidden_state", "pooler_output"}:
+        assert outputs.keys() == expected.keys()
     for output, value in outputs.items():
-        np.testing.assert_allclose(value, want[output], rtol=0, atol=3e-5, err_msg=output)
+        np.testing.assert_allclose(value, expected[output], rtol=0, atol=3e-5, err_msg=output)
 
 
-def written(entry, loaded, form, path):
+def write_file(entry, loaded, form, path):
+    """Write a checkpoint in a format. Return its naming."""
     published = convert.naming_to_write(entry, form)
-    wanted = convert.leaves_to_write(entry, published, loaded.config)
-    items = items_for(published.naming, loaded.weights.arrays, wanted)
+    leaf_shapes = convert.leaves_to_write(entry, published, loaded.config)
+    items = items_for(published.naming, loaded.weights.arrays, leaf_shapes)
     convert.write_checkpoint_file(form, path, items, replace(entry, config=loaded.config), Quiet())
     return published.naming
 
 
 def by_torch(name, entry, config, path, image):
-    """The tensors and types that the original's file has."""
+    """Compare the tensors and dtypes with those of the original's file."""
     (path.parent / "theirs").mkdir()
-    theirs = write(path.parent / "theirs", name, convert.naming_to_write(entry, "pytorch").naming)
-    wanted = kinds(torch.load(theirs, weights_only=True))
-    assert kinds(torch.load(path, weights_only=True)) == wanted
+    original = write(path.parent / "theirs", name, convert.naming_to_write(entry, "pytorch").naming)
+    expected = kinds(torch.load(original, weights_only=True))
+    assert kinds(torch.load(path, weights_only=True)) == expected
     mapped = torch.load(path, weights_only=True, mmap=True)
-    assert kinds(mapped) == wanted
-    # torch begins every storage at a multiple of 64.
+    assert kinds(mapped) == expected
+    # torch aligns every storage to 64 bytes.
     assert not any(value.data_ptr() % 64 for value in mapped.values())
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
@@ -189,11 +197,12 @@ def by_torch(name, entry, config, path, image):
 
 
 def kinds(tensors):
+    """Return the shape and dtype of each tensor."""
     return {key: (value.shape, value.dtype) for key, value in tensors.items()}
 
 
 def by_equimo(name, entry, config, path, image):
-    """The model of the metadata, with the leaves of the file."""
+    """Run the model that the archive's metadata describe, with the leaves of the file."""
     from equimo.io import load_model, load_weights
     from equimo.models.convnext import ConvNeXt
 
@@ -215,13 +224,13 @@ def by_equimo(name, entry, config, path, image):
 
 
 def by_transformers(name, entry, config, path, image):
-    """As `zoo golden --reference transformers` runs what was written."""
+    """Run the written folder as `zoo golden --reference transformers` does."""
     from transformers import AutoModelForImageClassification
 
     loaded = LoadedWeights(config, weights_of(leaves(name, "huggingface")))
-    fed = {"pixel_values": image[None]}
-    found = run_transformers(entry, loaded, fed, image.shape[1:])
-    outputs = {key: value[0] for key, value in found.items()}
+    feeds = {"pixel_values": image[None]}
+    batched = run_transformers(entry, loaded, feeds, image.shape[1:])
+    outputs = {key: value[0] for key, value in batched.items()}
     if config.task.name == "image-classification":
         model = AutoModelForImageClassification.from_pretrained(path).eval()
         with torch.no_grad():
@@ -229,41 +238,58 @@ def by_transformers(name, entry, config, path, image):
     return outputs
 
 
-IN = {"pytorch": by_torch, "equimo": by_equimo, "huggingface": by_transformers}
+RUN_IN = {"pytorch": by_torch, "equimo": by_equimo, "huggingface": by_transformers}
+"""Functions that run a written file in the library that it is for, by format."""
 
 
 @pytest.mark.parametrize("key_bias", [False, True])
 def test_biases_of_the_keys(key_bias, tmp_path):
-    """Published files of DINOv3 have none: transformers is told whether there are any."""
+    """Published files of DINOv3 have no biases of keys.
+
+    The written settings state if there are any.
+    """
     entry, state = small("dinov3_vits16"), state_of(NANO, meta_names.DINOV3_VIT, 3)
     if key_bias:
         state |= {key: np.ones_like(v) for key, v in state.items() if key.endswith("bias_mask")}
     entry = entry.with_config(NANO)
     loaded = LoadedWeights(NANO, weights_of(leaves_of(NANO, meta_names.DINOV3_VIT, state)))
-    written(entry, loaded, "huggingface", tmp_path / "w")
-    model, told = DINOv3ViTModel.from_pretrained(tmp_path / "w", output_loading_info=True)
-    assert not any(told[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    write_file(entry, loaded, "huggingface", tmp_path / "w")
+    model, report = DINOv3ViTModel.from_pretrained(tmp_path / "w", output_loading_info=True)
+    assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert model.config.key_bias == key_bias
 
 
-def test_a_tower_beside_one_for_texts(tmp_path):
-    """The fixed sizes of SigLIP 2 are published as a `SiglipModel`."""
-    name, who = "siglip2_vitb16_224", "huggingface"
-    config, values = small(name).config_for(who), leaves(name, who)
+def test_a_tower_in_a_checkpoint_of_both(tmp_path):
+    """The fixed sizes of SigLIP 2 are published as a `SiglipModel`, which has both towers."""
+    name, naming_name = "siglip2_vitb16_224", "huggingface"
+    config, values = small(name).config_for(naming_name), leaves(name, naming_name)
     model = in_transformers(name, config, values)
-    text = {"hidden_size": model.config.hidden_size, "num_hidden_layers": 1, "vocab_size": 9}
-    text |= {"num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 4}
-    text |= {"bos_token_id": 0, "eos_token_id": 1}
-    both = SiglipModel(SiglipConfig(text_config=text, vision_config=model.config.to_dict()))
+    text_settings = {
+        "hidden_size": model.config.hidden_size,
+        "num_hidden_layers": 1,
+        "vocab_size": 9,
+    }
+    text_settings |= {
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 4,
+    }
+    text_settings |= {"bos_token_id": 0, "eos_token_id": 1}
+    both = SiglipModel(
+        SiglipConfig(text_config=text_settings, vision_config=model.config.to_dict())
+    )
     both.vision_model.load_state_dict(model.state_dict())
     both.save_pretrained(tmp_path / "hf")
-    naming = naming_of(zoo.info(name), who)
+    naming = naming_of(zoo.info(name), naming_name)
     assert_leaves(read(tmp_path / "hf", naming, config).arrays, values)
 
 
-def test_a_pooler_beside_a_classifier_may_be_what_it_takes(tmp_path):
-    """No classifier of transformers has one: somebody's own may take the class token or what the
-    pooler makes of it, which no tensor tells."""
+def test_a_classifier_with_a_pooler_is_refused(tmp_path):
+    """The zoo refuses a classifier with a pooler.
+
+    No classifier of transformers has a pooler. A custom one may take the class token or the
+    pooler's output, and no tensor determines which.
+    """
     config = nano(zoo.info("vit_tiny_patch16_224").config_for("huggingface"))
     state = file_state(huggingface_names.VIT, values_of(config))
     state |= {"pooler.dense.weight": np.ones((32, 32), np.float32)}
@@ -274,19 +300,21 @@ def test_a_pooler_beside_a_classifier_may_be_what_it_takes(tmp_path):
 
 
 BLOCK = ("norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2")
+"""Layers of a block in timm's files."""
 POOL = ("q", "kv", "proj", "norm", "mlp.fc1", "mlp.fc2")
+"""Layers of attention pooling in timm's files."""
 
 
 def test_timms_keys():
-    """Outside of the blocks and in the first one, as they are written down from timm 1.0.31."""
+    """The keys outside of the blocks and in the first block are as in timm 1.0.31."""
     for name, head, token in (
         ("vit_tiny_patch16_224", {"head"}, "cls_token"),
         ("siglip2_vitb16_224", {f"attn_pool.{part}" for part in POOL}, "attn_pool.latent"),
     ):
         layers = {"patch_embed.proj", "norm", *head, *(f"blocks.0.{part}" for part in BLOCK)}
         keys = {f"{layer}.{part}" for layer in layers for part in ("weight", "bias")}
-        found = {key for key in timm_state(name) if not key.startswith("blocks.1.")}
-        assert found == keys | {token, "pos_embed"}
+        actual = {key for key in timm_state(name) if not key.startswith("blocks.1.")}
+        assert actual == keys | {token, "pos_embed"}
 
 
 def test_keys_of_the_original_of_vit5():
@@ -298,8 +326,8 @@ def test_keys_of_the_original_of_vit5():
     assert state["pos_embed"].shape == (1, 16, 32)
 
 
-def test_a_copy_that_is_none(tmp_path):
-    for name, key, of in (
+def test_a_tensor_that_does_not_repeat_another_is_refused(tmp_path):
+    for name, key, repeated in (
         ("vit5_small", "blocks.1.attn.rope.freqs", "blocks.0.attn.rope.freqs"),
         ("dinov3_convnext_tiny", "norms.3.bias", "norm.bias"),
     ):
@@ -307,12 +335,12 @@ def test_a_copy_that_is_none(tmp_path):
         config = small(name).config_for(naming.name)
         state = state_of(config, naming, 4)
         save_pth(tmp_path / "w.pth", state | {key: state[key] + 1})
-        with pytest.raises(BadValues, match=f"{key} must repeat {of}"):
+        with pytest.raises(BadValues, match=f"{key} must repeat {repeated}"):
             read(tmp_path / "w.pth", naming, config)
 
 
-def test_equimo_2_has_an_order_that_is_known():
-    """By the paths and shapes in Equimo 2.7.0's own trees."""
+def test_the_order_of_leaves_in_equimo_2():
+    """The orders are compared with the paths and shapes of Equimo 2.7.0's own trees."""
     for order in json.loads((GOLDEN / "equimo_2_orders.json").read_text()).values():
         rows = [row.split() for row in order]
         shapes_alone = [tuple(map(int, shape)) for _, *shape in rows]
@@ -322,7 +350,10 @@ def test_equimo_2_has_an_order_that_is_known():
 
 
 def test_equimos_own_archives():
-    """Written by Equimo 1.1.0 and 2.0.0 from the published recipes, bias mask folded in."""
+    """Archives of published networks that Equimo 1.1.0 and 2.0.0 wrote are read.
+
+    The bias mask is folded into their biases.
+    """
     positions = LearnedPositions(grid=8, antialias=True)
     dinov2 = replace(nano(zoo.info("dinov2_vits14_reg").config), positions=positions)
     for name, config, naming, version in (
@@ -330,12 +361,12 @@ def test_equimos_own_archives():
         ("equimo_v2_dinov2_nano", dinov2, meta_names.DINOV2_VIT, "2.x"),
     ):
         path = GOLDEN / f"{name}.tar.lz4"
-        want = leaves_of(config, naming, state_of(config, naming, 31))
-        assert_leaves(read(path, equimo_names.VIT, config).arrays, want)
+        expected = leaves_of(config, naming, state_of(config, naming, 31))
+        assert_leaves(read(path, equimo_names.VIT, config).arrays, expected)
         assert open_checkpoint(path).container.endswith(version)
 
 
-def test_an_archive_that_is_unpacked_and_a_bias_that_must_be_zero(tmp_path):
+def test_an_unpacked_archive_with_a_bias_that_must_be_zero(tmp_path):
     """Equimo 1.x gives the 7B model biases that the published file does not have."""
     from equimo.io import save_model
 
@@ -352,7 +383,10 @@ def test_an_archive_that_is_unpacked_and_a_bias_that_must_be_zero(tmp_path):
 
 
 def stand_in(name, folder, changes):
-    """A file of the right keys and shapes; zeros, which a sparse file holds in no space."""
+    """Write a file with the right keys and shapes, in which `changes` replaces some shapes.
+
+    A shape of None removes the tensor. The values are zeros.
+    """
     entry = zoo.info(name)
     naming = entry.namings[0]
     keys = source_shapes(plan(naming.rules, model_shapes(entry.config_for(naming.name))))
@@ -385,7 +419,7 @@ HEAD = {"head.weight": (21843, 192), "head.bias": (21843,)}
         ),
     ],
 )
-def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
+def test_files_are_attributed_to_models(source, changes, fitting, target, message, tmp_path):
     checkpoint = stand_in(source, tmp_path, changes)
     assert fitting_models(checkpoint) == fitting
     if target is None:
@@ -399,9 +433,11 @@ def test_whose_a_file_is(source, changes, fitting, target, message, tmp_path):
 
 
 def test_files_of_other_families_do_not_fit():
-    """No naming of one takes another's file for its own, square tables and single rows included;
-    two of one entry may, as timm's keys of DINOv2 without registers are Meta's."""
-    # In one size EUPE is DINOv3's network, and TIPS that of TIPSv2.
+    """No naming reads the file of another family, even if tables are square or have one row.
+
+    Two namings of one entry may both fit, as timm's keys of DINOv2 without registers are Meta's.
+    """
+    # EUPE's network of one size is DINOv3's, and that of TIPS is TIPSv2's.
     entries = [small(name) for name in NAMES if name not in ("eupe_vitt16", "tips_vits14_hr")]
     for source in entries:
         naming = source.namings[0]
@@ -417,7 +453,7 @@ def test_files_of_other_families_do_not_fit():
         assert fitting == [source.name]
 
 
-def test_what_cannot_be_written(tmp_path):
+def test_formats_that_cannot_be_written_are_refused(tmp_path):
     for name, source, form, message in (
         ("tips_vits14_hr", "google", "pytorch", "no program reads .* from a .pth file"),
         (
@@ -433,22 +469,25 @@ def test_what_cannot_be_written(tmp_path):
     ):
         entry, config = small(name), small(name).config_for(source)
         with pytest.raises(BadRequest, match=message):
-            written(
+            write_file(
                 entry, LoadedWeights(config, weights_of(values_of(config))), form, tmp_path / "w"
             )
 
 
-def test_a_head_that_equimo_has_no_place_for(tmp_path):
-    """Equimo's SigLIP 2 is the network without its head: the rest is written, and that is told."""
+def test_a_head_that_equimo_does_not_have_is_dropped(tmp_path):
+    """Equimo's SigLIP 2 has no head.
+
+    The other leaves are written, and the dropped ones are reported.
+    """
     entry = small("siglip2_vitb16_224")
     loaded = LoadedWeights(entry.config, weights_of(values_of(entry.config)))
-    naming = written(entry, loaded, "equimo", tmp_path / "w.tar.lz4")
+    naming = write_file(entry, loaded, "equimo", tmp_path / "w.tar.lz4")
     headless = entry.config_for("equimo")
-    got = read(tmp_path / "w.tar.lz4", naming, headless).arrays
+    arrays = read(tmp_path / "w.tar.lz4", naming, headless).arrays
     head = {path for path in values_of(entry.config) if path.startswith("attn_pool.")}
-    assert set(values_of(entry.config)) - set(got) == head
-    told = convert.find_dropped_leaves(loaded, model_shapes(headless))
-    assert "attn_pool.latent" in told and set(told) <= head
+    assert set(values_of(entry.config)) - set(arrays) == head
+    dropped = convert.find_dropped_leaves(loaded, model_shapes(headless))
+    assert "attn_pool.latent" in dropped and set(dropped) <= head
     assert convert.find_dropped_leaves(loaded, model_shapes(entry.config)) == ()
 
 
@@ -463,7 +502,7 @@ def test_positions_that_transformers_interpolates_in_another_way(name):
 
 @pytest.mark.parametrize("channels", [32, 24])
 def test_a_projection_without_a_bias_is_no_head(channels, tmp_path):
-    """It is a layer on the network, and one of the network's own."""
+    """The projection is a layer of the network, whatever its width, and not a custom head."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     sizes |= {"intermediate_size": 64, "image_size": 32, "patch_size": 8}
     config = CLIPVisionConfig(**sizes, projection_dim=channels)

@@ -1,4 +1,7 @@
-"""Every setting of transformers' classes that are read: followed, refused, or without effect."""
+"""The tables of known settings cover every setting of transformers' classes that the zoo reads.
+
+Each setting is followed, refused, or without effect.
+"""
 
 import ast
 import json
@@ -38,62 +41,72 @@ from zoo.checkpoints.settings.processors import (
 from zoo.common.errors import BadRequest
 from zoo.registry.lookup import MODELS
 
-CLASSES = {made.name: made for kind in ARCHITECTURES for made in kind.transformers_classes}
+CLASSES = {entry.name: entry for kind in ARCHITECTURES for entry in kind.transformers_classes}
 
 
 @cache
-def wanted():
-    """A network of each class, and what the zoo asks of its settings, by the class's name."""
-    found = {}
+def written_settings_by_type():
+    """Return a configuration and the names of the settings that the zoo writes, by model type."""
+    settings_by_type = {}
     rows = (row for entry in MODELS.values() for row in entry.published)
     for config in {entry.config for entry in MODELS.values()} | {row.config for row in rows}:
         try:
-            made = find_transformers_class(config)
+            library_class = find_transformers_class(config)
         except BadRequest:
             continue
-        settings = made.settings(config)
-        inner = (name for each in settings.values() if isinstance(each, dict) for name in each)
-        found.setdefault(made.model_type, (config, set()))[1].update((*settings, *inner))
-    return found
+        settings = library_class.settings(config)
+        inner = (name for part in settings.values() if isinstance(part, dict) for name in part)
+        settings_by_type.setdefault(library_class.model_type, (config, set()))[1].update(
+            (*settings, *inner)
+        )
+    return settings_by_type
 
 
 def backbones():
-    """The backbone of a class that has one of several kinds, by the class's name."""
-    found = {}
+    """Return the settings that state the kind of backbone, for classes that allow several kinds."""
+    settings_by_class = {}
     for config in NETWORKS.values():
         with suppress(BadRequest):
-            made = find_transformers_class(config)
-            if "backbone_config" in (settings := made.settings(config)):
+            library_class = find_transformers_class(config)
+            if "backbone_config" in (settings := library_class.settings(config)):
                 kind = settings["backbone_config"]["model_type"]
-                found[made.name] = {"backbone_config": {"model_type": kind}}
-    return found
+                settings_by_class[library_class.name] = {"backbone_config": {"model_type": kind}}
+    return settings_by_class
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_no_setting_is_unheard_of(name):
-    """A class of a newer transformers may have others: say in `known_settings.py` what they do."""
+def test_all_settings_are_known(name):
+    """Every setting of a class is known.
+
+    A class of a newer transformers may have others. Add them to `known_settings.py`.
+    """
     settings = getattr(transformers, name).config_class(**backbones().get(name, {})).to_dict()
-    read = Settings.model_validate_json(json.dumps(settings, default=str))
-    config, asked = wanted()[CLASSES[name].model_type]
-    assert find_unknown_settings(read, config, {*asked, *CLASSES[name].unused_settings}) == []
+    library_settings = Settings.model_validate_json(json.dumps(settings, default=str))
+    config, written_settings = written_settings_by_type()[CLASSES[name].model_type]
+    assert (
+        find_unknown_settings(
+            library_settings, config, {*written_settings, *CLASSES[name].unused_settings}
+        )
+        == []
+    )
 
 
 SAVED = [kind for kind in OWN if not any(word in kind for word in ("timm", "meta", "known"))]
-"""Of transformers, and small."""
+"""Small classifiers that transformers saves."""
 
 OF_OUTPUTS = {
     *("return_dict", "output_attentions", "output_hidden_states", "torchscript", "is_decoder"),
     *("is_encoder_decoder", "add_cross_attention", "chunk_size_feed_forward"),
 }
-"""Settings of what a call gives beside the logits, and in which steps it computes them."""
+"""Settings that add outputs to the logits, or change the steps in which they are computed."""
 
 
-def otherwise(settings: dict) -> dict:
-    """Settings with other numbers where those are in the tables of no effect."""
+def with_other_numbers(settings: dict) -> dict:
+    """Return settings with other numbers for those that the tables list as without effect."""
     changed = {}
     for name, value in settings.items():
         if isinstance(value, dict):
-            changed[name] = otherwise(value)
+            changed[name] = with_other_numbers(value)
         elif name not in {*TRAINING_SETTINGS, *LOADING_SETTINGS} - OF_OUTPUTS:
             changed[name] = value
         elif isinstance(value, bool):
@@ -104,20 +117,24 @@ def otherwise(settings: dict) -> dict:
 
 
 @pytest.mark.parametrize("kind", SAVED)
-def test_what_is_without_effect_changes_nothing(kind, tmp_path):
-    """In transformers' own class, with the same tensors."""
-    own = OWN[kind](tmp_path / "own")
-    path = own.path / "config.json"
-    pictures = torch.randn((1, 3, *own.size), generator=torch.Generator().manual_seed(2))
+def test_settings_without_effect_change_nothing(kind, tmp_path):
+    """Other values of these settings do not change the logits of transformers' own class."""
+    checkpoint = OWN[kind](tmp_path / "own")
+    path = checkpoint.path / "config.json"
+    pictures = torch.randn((1, 3, *checkpoint.size), generator=torch.Generator().manual_seed(2))
     settings = json.loads(path.read_text())
-    changed = otherwise(settings)
+    changed = with_other_numbers(settings)
     assert sum(changed.get(name) != value for name, value in settings.items()) > 2
     path.write_text(json.dumps(changed))
-    model = getattr(transformers, settings["architectures"][0]).from_pretrained(own.path).eval()
-    is_asked = type(model).__name__ in ASKING and settings.get("image_size") != [*own.size]
-    asks = {"interpolate_pos_encoding": True} if is_asked else {}
+    model = (
+        getattr(transformers, settings["architectures"][0]).from_pretrained(checkpoint.path).eval()
+    )
+    needs_option = type(model).__name__ in ASKING and settings.get("image_size") != [
+        *checkpoint.size
+    ]
+    options = {"interpolate_pos_encoding": True} if needs_option else {}
     with torch.no_grad():
-        assert torch.equal(model(pictures, **asks).logits, own.logits(pictures))
+        assert torch.equal(model(pictures, **options).logits, checkpoint.logits(pictures))
 
 
 def test_a_setting_is_in_one_table():
@@ -132,64 +149,69 @@ def test_a_setting_is_in_one_table():
 
 
 TIMM_FIELDS = json.loads((GOLDEN / "timm_fields.json").read_text())
-"""What timm's own classes have, and the defaults, as `golden/make_timm_fields.py` found them."""
+"""Settings of timm's own classes with their defaults. `golden/make_timm_fields.py` wrote them."""
 
 
 OTHER_NETWORKS = {"rope_temperature"}
-"""What the networks of the zoo state otherwise than timm's classes do by themselves."""
+"""Settings whose default in timm's classes is not that of the zoo's networks."""
 
 
-def test_no_setting_of_timm_is_unheard_of():
+def test_all_settings_of_timm_are_known():
     pictures, *classes = TIMM_FIELDS.values()
     assert {*pictures} == {*TIMM_FILE_SETTINGS, *TimmPreprocessing.model_fields}
     arguments = {name for names in classes for name in names}
     fields = {name for config in NETWORKS.values() for name in names_in_settings(config, TIMM)}
     assert arguments == TIMM_IGNORED_SETTINGS | TIMM_ALLOWED_VALUES.keys() | fields
-    others = {
+    different_defaults = {
         name
         for defaults in classes
         for name, value in defaults.items()
         if name in TIMM_ALLOWED_VALUES and value not in TIMM_ALLOWED_VALUES[name]
     }
-    assert others == OTHER_NETWORKS
+    assert different_defaults == OTHER_NETWORKS
 
 
 CONSTANTS = vars(image_utils) | {"PILImageResampling": image_utils.PILImageResampling}
 
 
 def stated_by(name: str, ending: str) -> dict:
-    """What the classes of a processor's own module set in their bodies, by names: defaults of one
-    with `ImageProcessor` at its end, types of one with `Kwargs`. Some need torchvision to run."""
+    """Return what a class in a processor's module sets in its body, by name.
+
+    A class with the ending `ImageProcessor` sets defaults, and one with `Kwargs` declares types.
+    The text is parsed because some modules need torchvision to be imported.
+    """
     (path,) = (
         path
         for path in Path(image_utils.__file__).parent.glob("models/*/image_processing_*.py")
         if path.stem.removeprefix("image_processing_").replace("_", "") == name.lower()
     )
-    made = {}
-    for part in ast.parse(path.read_text()).body:
-        if not isinstance(part, ast.ClassDef) or part.name != f"{name}{ending}":
+    values = {}
+    for class_node in ast.parse(path.read_text()).body:
+        if not isinstance(class_node, ast.ClassDef) or class_node.name != f"{name}{ending}":
             continue
-        for line in part.body:
-            if isinstance(line, ast.AnnAssign):
-                made[line.target.id] = None
-            elif isinstance(line, ast.Assign) and line.targets[0].id != "valid_kwargs":
-                value = compile(ast.Expression(line.value), name, "eval")
-                made[line.targets[0].id] = eval(value, dict(CONSTANTS))  # of transformers' text
-    return made
+        for statement in class_node.body:
+            if isinstance(statement, ast.AnnAssign):
+                values[statement.target.id] = None
+            elif isinstance(statement, ast.Assign) and statement.targets[0].id != "valid_kwargs":
+                value = compile(ast.Expression(statement.value), name, "eval")
+                values[statement.targets[0].id] = eval(
+                    value, dict(CONSTANTS)
+                )  # of transformers' text
+    return values
 
 
 @pytest.mark.parametrize("kind", PROCESSOR_KINDS, ids=lambda kind: kind.name)
-def test_no_setting_of_pictures_is_unheard_of(kind: ProcessorKind):
-    """And the defaults are those of transformers."""
+def test_all_settings_of_pictures_are_known(kind: ProcessorKind):
+    """Every setting of an image processor is known, and the defaults are those of transformers."""
     theirs = {"default_to_square": True} | stated_by(kind.name, "ImageProcessor")
-    theirs.pop("model_input_names", None)  # no setting
+    theirs.pop("model_input_names", None)  # This is an attribute and no setting.
     names = {*stated_by(kind.name, "ImageProcessorKwargs"), *ImagesKwargs.__annotations__, *theirs}
     assert names <= {*Processor.model_fields, *NO_EFFECT_ON_PIXELS}
     ours = {**kind.defaults}
     for name in [*theirs.keys() - NO_EFFECT_ON_PIXELS]:
-        mine = ours.pop(name, Processor.model_fields[name].default)
-        value = tuple(theirs[name]) if isinstance(theirs[name], list) else theirs[name]
-        assert mine == value or not (mine or value), name
+        our_value = ours.pop(name, Processor.model_fields[name].default)
+        their_value = tuple(theirs[name]) if isinstance(theirs[name], list) else theirs[name]
+        assert our_value == their_value or not (our_value or their_value), name
     assert ours == {}
 
 
@@ -198,7 +220,7 @@ VIT_PICTURES = {"image_processor_type": "ViTImageProcessor", "size": {"height": 
 
 
 @pytest.mark.parametrize(
-    ("kind", "file", "changes", "said"),
+    ("kind", "file", "changes", "warning"),
     [
         ("vit", CONFIG, {"a_note": 1, "another": None}, "2 settings in config.json had no effect"),
         ("swinv2", CONFIG, {"window_size": 4, "mine": {}}, "1 settings in config.json .*: mine"),
@@ -216,13 +238,15 @@ VIT_PICTURES = {"image_processor_type": "ViTImageProcessor", "size": {"height": 
         ),
     ],
 )
-def test_what_is_unheard_of_is_named(kind, file, changes, said, zoo, tmp_path):
-    own = OWN[kind](tmp_path / "own")
-    change(own.path / file, changes)
-    asked = (
-        ("convert", own.path, tmp_path / "out") if "a_note" in changes else ("inspect", own.path)
+def test_unknown_settings_are_named(kind, file, changes, warning, zoo, tmp_path):
+    checkpoint = OWN[kind](tmp_path / "own")
+    change(checkpoint.path / file, changes)
+    arguments = (
+        ("convert", checkpoint.path, tmp_path / "out")
+        if "a_note" in changes
+        else ("inspect", checkpoint.path)
     )
-    assert re.search(said, zoo("weights", *asked).err)
+    assert re.search(warning, zoo("weights", *arguments).err)
 
 
 def change(path, changes):
@@ -230,8 +254,12 @@ def change(path, changes):
     path.write_text(json.dumps(settings | changes))
 
 
-def test_pictures_of_which_timm_says_nothing():
-    """Defaults of `timm.models.PretrainedCfg` (1.0.31)."""
-    told = TimmPreprocessing()
-    assert (told.input_size, told.crop_pct, told.crop_mode) == ((3, 224, 224), 0.875, "center")
-    assert told.interpolation == "bicubic"
+def test_default_preprocessing_is_timms():
+    """The defaults are those of `timm.models.PretrainedCfg` (1.0.31)."""
+    preprocessing = TimmPreprocessing()
+    assert (preprocessing.input_size, preprocessing.crop_pct, preprocessing.crop_mode) == (
+        (3, 224, 224),
+        0.875,
+        "center",
+    )
+    assert preprocessing.interpolation == "bicubic"

@@ -1,7 +1,6 @@
-"""A checkpoint is opened once, and its table of tensors is read once, whatever is asked of it.
+"""A checkpoint is opened once and its table of tensors is read once, for every kind of use.
 
-The operating system is asked: Python reports every `open` to audit hooks, and Linux counts the
-bytes that a process has read.
+Python reports every `open` to audit hooks, and Linux counts the bytes that a process has read.
 """
 
 import io
@@ -33,39 +32,43 @@ from zoo.cli.console import run_command
 from zoo.cli.export_command import app
 
 OPENED: list[str] = []
-"""Files that were opened while `counted` runs."""
+"""Paths of the files that were opened since `count_openings` began."""
 
 TABLE = 3_000_000
-"""Bytes of the table of the checkpoint here."""
+"""Bytes in the table of tensors of the checkpoint here."""
 
 COUNTERS = Path("/proc/self/io")
 
 
-def record(event, args):
+def record_opening(event, args):
+    """Record the path that an audit event reports as opened."""
     if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
         OPENED.append(os.fsdecode(args[0]))
 
 
-sys.addaudithook(record)
+sys.addaudithook(record_opening)
 
 
 @contextmanager
-def counted(path: Path) -> Iterator[list[str]]:
-    """The times that a file is opened in a block."""
+def count_openings(path: Path) -> Iterator[list[str]]:
+    """Collect the openings of a file in a `with` block. The list is complete after the block."""
     OPENED.clear()
     opened: list[str] = []
     yield opened
-    opened += [each for each in OPENED if Path(each).name == path.name]
+    opened += [name for name in OPENED if Path(name).name == path.name]
 
 
-def read_so_far() -> int:
-    """Bytes that this process has read."""
+def bytes_read() -> int:
+    """Return the number of bytes that this process has read."""
     return int(COUNTERS.read_text().split()[1])
 
 
-def saved(path: Path, size: int) -> Path:
-    """A checkpoint of a training script: `vit_digits`, the state of an optimizer, of which a file
-    system keeps nothing but the size, and remarks as long as `TABLE`."""
+def save_checkpoint(path: Path, size: int) -> Path:
+    """Write a checkpoint of a training script in safetensors. Return its path.
+
+    It has `vit_digits`, an optimizer state of `size` bytes in a sparse file, and remarks that
+    extend the table to `TABLE` bytes.
+    """
     arrays = {k: v.astype("f4") for k, v in load_file(DATA / "vit_digits.safetensors").items()}
     table, end = {}, 0
     for key, array in arrays.items():
@@ -83,7 +86,7 @@ def saved(path: Path, size: int) -> Path:
     return path
 
 
-def export(path: Path) -> None:
+def export_checkpoint(path: Path) -> None:
     words = ["--weights", str(path), "--out", str(path.with_name("out")), "--name", "own"]
     assert run_command(app, [*words, "--licence", "mit"]) == 0
 
@@ -91,85 +94,90 @@ def export(path: Path) -> None:
 USES = {
     "zoo weights inspect": lambda path: summarize_checkpoint(GivenCheckpoint(path)),
     "zoo.from_pretrained": zoo.from_pretrained,
-    "zoo export": export,
+    "zoo export": export_checkpoint,
 }
+"""Functions that use a checkpoint, by the command or function of the zoo."""
 SIZES = [4_000_000, pytest.param(300_000_000, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("use", USES)
 def test_a_checkpoint_is_opened_once(use, size, tmp_path):
-    path = saved(tmp_path / "own.safetensors", size)
-    with counted(path) as opened:
+    path = save_checkpoint(tmp_path / "own.safetensors", size)
+    with count_openings(path) as opened:
         USES[use](path)
     assert len(opened) == 1
 
 
-@pytest.mark.skipif(not COUNTERS.exists(), reason="Linux alone counts the bytes of a process")
+@pytest.mark.skipif(
+    not COUNTERS.exists(), reason="only Linux counts the bytes that a process reads"
+)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("use", "passes", "values"), [("zoo weights inspect", 0, 0), ("zoo.from_pretrained", 1, 1)]
 )
 def test_a_table_is_read_once(use, passes, values, size, tmp_path):
-    """Beside it there is one pass over the file for its digest, and one over what is used."""
-    USES[use](saved(tmp_path / "first.safetensors", 4))  # imports read files, too
-    path = saved(tmp_path / "own.safetensors", size)
-    before = read_so_far()
+    """In addition, the file is read once for its digest, and the used tensors are read once."""
+    # Imports also read files, so that the first use is not counted.
+    USES[use](save_checkpoint(tmp_path / "first.safetensors", 4))
+    path = save_checkpoint(tmp_path / "own.safetensors", size)
+    before = bytes_read()
     USES[use](path)
     used = (DATA / "vit_digits.safetensors").stat().st_size
     expected = TABLE + passes * path.stat().st_size + values * used
-    assert 0 <= read_so_far() - before - expected < TABLE / 2
+    assert 0 <= bytes_read() - before - expected < TABLE / 2
 
 
-def torch_file(path):
+def write_torch(path):
     torch.save({"a.weight": torch.ones(3, 4), "b": torch.ones(7)[::2]}, path)
 
 
-def numpy_file(path, save):
+def write_numpy(path, save):
     save(path, **{"a": np.ones((3, 4), np.float32), "b": np.ones((4, 3), np.float32).T})
 
 
-def sharded(path):
+def write_shards(path):
     names = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
     for key, name in names.items():
         save_file({key: np.ones(3, np.float32)}, path.with_name(name))
     path.write_text(json.dumps({"weight_map": names}))
 
 
-def leaves(path):
+def write_leaves(path):
     buffer = io.BytesIO()
     np.save(buffer, np.ones((2, 3), np.float32))
     path.write_bytes(buffer.getvalue())
 
 
-def archive(path):
+def write_archive(path):
     path.write_bytes((GOLDEN / "equimo_v2_dinov2_nano.tar.lz4").read_bytes())
 
 
 CONTAINERS = {
     "w.safetensors": lambda path: save_file({"a": np.ones(3, np.float32)}, path),
-    "w.pth": torch_file,
-    "w.npz": partial(numpy_file, save=np.savez),
-    "deflated.npz": partial(numpy_file, save=np.savez_compressed),
-    "model.safetensors.index.json": sharded,
-    "w.eqx": leaves,
-    "w.tar.lz4": archive,
+    "w.pth": write_torch,
+    "w.npz": partial(write_numpy, save=np.savez),
+    "deflated.npz": partial(write_numpy, save=np.savez_compressed),
+    "model.safetensors.index.json": write_shards,
+    "w.eqx": write_leaves,
+    "w.tar.lz4": write_archive,
 }
+"""Functions that write a small checkpoint, by the file's name."""
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_a_container_is_opened_once(name, tmp_path):
-    """To recognise it, to list its tensors, to read them all, and for its digest."""
+    """One opening is enough to recognise, list, read and digest a checkpoint."""
     path = tmp_path / name
     CONTAINERS[name](path)
-    with counted(path) as opened:
+    with count_openings(path) as opened:
         checkpoint = open_checkpoint(path)
         for tensor in checkpoint.tensors.values():
             tensor.read()
         checkpoint.sha256()
     assert len(opened) == 1
-    files = [each.path.name for each in checkpoint.files]
-    inside = [Path(each).name for each in OPENED if str(tmp_path) in each]
+    files = [file.path.name for file in checkpoint.files]
+    inside = [Path(name).name for name in OPENED if str(tmp_path) in name]
     assert sorted({*files, name}) == sorted(inside)
 
 
@@ -183,17 +191,17 @@ def test_a_closed_checkpoint_is_not_read(tmp_path):
 
 
 def test_one_network_is_built_to_identify_a_checkpoint(tmp_path):
-    """Networks of many entries have its leaves; they are ranked before one is built."""
-    path = saved(tmp_path / "own.safetensors", 4)
+    """Many entries have networks with these leaves. They are ranked before one is built."""
+    path = save_checkpoint(tmp_path / "own.safetensors", 4)
     abstract.cache_clear()
     model_shapes.cache_clear()
     entry, _ = identify_checkpoint(GivenCheckpoint(path))
     assert entry.family == "digits" and abstract.cache_info().misses == 1
 
 
-def test_views_are_looked_for_once(tmp_path):
-    """Whoever asks; and that of a network is its own."""
-    checkpoint = open_checkpoint(saved(tmp_path / "own.safetensors", 4))
+def test_views_are_computed_once(tmp_path):
+    """Every caller gets the same view, and the view of a view is the view itself."""
+    checkpoint = open_checkpoint(save_checkpoint(tmp_path / "own.safetensors", 4))
     (first,) = views_of(checkpoint)(DINOV3_VIT)
     (second,) = views_of(checkpoint)(DINOV3_VIT)
     assert first is second and views_of(first)(DINOV3_VIT) == (first,)

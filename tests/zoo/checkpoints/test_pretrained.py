@@ -1,6 +1,6 @@
-"""`zoo.from_pretrained`: the right numbers in the right places, and whose a file is.
+"""`zoo.from_pretrained`: parameters have the right values, and the manifest states whose they are.
 
-A name that was given is proven, contradicted, or only said.
+The name of a model is proven by a digest, contradicted by the tensors, or only given by the user.
 """
 
 import importlib
@@ -32,20 +32,20 @@ def model():
 
 
 def test_types_of_parameters(model):
-    halves = load("vit_digits", dtype=jnp.bfloat16)
-    kinds = {path: leaf.dtype for path, leaf in array_leaves(halves).items()}
-    assert kinds.pop("local_pos_embed.periods") == jnp.float32
-    assert set(kinds.values()) == {jnp.dtype(jnp.bfloat16)}
+    half_precision = load("vit_digits", dtype=jnp.bfloat16)
+    dtypes = {path: leaf.dtype for path, leaf in array_leaves(half_precision).items()}
+    assert dtypes.pop("local_pos_embed.periods") == jnp.float32
+    assert set(dtypes.values()) == {jnp.dtype(jnp.bfloat16)}
     rounded = np.asarray(model.head.weight.astype(jnp.bfloat16))
-    np.testing.assert_array_equal(halves.head.weight, rounded)
+    np.testing.assert_array_equal(half_precision.head.weight, rounded)
 
 
 def test_plain_equinox_reads_and_writes(model, zoo):
-    """An `.eqx` of ours is Equinox's own, to the byte, and the other way round."""
+    """An `.eqx` file of the zoo has the same bytes as Equinox's own, and both read the other's."""
     eqx.tree_serialise_leaves("theirs.eqx", model)
     zoo("weights", "convert", "theirs.eqx", "a.pth")
     zoo("weights", "convert", "a.pth", "ours.eqx")
-    ours, theirs = (zoo.here / f"{who}.eqx" for who in ("ours", "theirs"))
+    ours, theirs = (zoo.here / f"{writer}.eqx" for writer in ("ours", "theirs"))
     assert ours.read_bytes() == theirs.read_bytes()
     skeleton = package.create("vit_digits", abstract=True)
     assert eqx.tree_equal(eqx.tree_deserialise_leaves(ours, skeleton), model)
@@ -54,7 +54,7 @@ def test_plain_equinox_reads_and_writes(model, zoo):
         load("dinov3_vits16", theirs)
 
 
-def test_wrong_use():
+def test_other_dtypes_are_refused():
     for kind in ("int8", "no", bool, 7):
         with pytest.raises(BadRequest, match="not a floating-point"):
             load("vit_digits", dtype=kind)
@@ -64,22 +64,25 @@ loading = importlib.import_module("zoo.checkpoints.load")
 DINO, EUPE = package.info("dinov3_vits16"), package.info("eupe_vits16")
 
 
-def recorded(path, entry):
+def recorded_weights(path, entry):
     weights = open_weights(GivenCheckpoint(path), entry, Quiet()).weights
     return describe_shared(entry, Signature((224, 224), 1), weights.provenance).weights
 
 
-def test_a_name_that_nothing_proves(vits16):
-    """Both families have files of these tensors, under different terms: the manifest says so."""
+def test_the_manifest_names_other_models_that_fit(vits16):
+    """Two families have files with the same tensors under different terms.
+
+    The manifest states that.
+    """
     for entry, other in ((DINO, EUPE), (EUPE, DINO)):
-        found = recorded(vits16.path, entry)
-        assert found.also_fits == (other.name,)
-        assert f"it fits {other.name} too, which has other terms" in describe_weights(found)
+        weights = recorded_weights(vits16.path, entry)
+        assert weights.also_fits == (other.name,)
+        assert f"it fits {other.name} too, which has other terms" in describe_weights(weights)
 
 
-def test_a_digest_settles_it(vits16, monkeypatch):
+def test_a_digest_proves_the_name(vits16, monkeypatch):
     digest = sha256(vits16.path)[:8]
     monkeypatch.setitem(loading.MODELS, DINO.name, replace(DINO, digest=digest))
-    found = recorded(vits16.path, loading.MODELS[DINO.name])
-    assert found.also_fits is None and found.is_published_file
-    assert describe_licence_doubt(found) == ""
+    weights = recorded_weights(vits16.path, loading.MODELS[DINO.name])
+    assert weights.also_fits is None and weights.is_published_file
+    assert describe_licence_doubt(weights) == ""

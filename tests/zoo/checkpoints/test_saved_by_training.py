@@ -1,6 +1,6 @@
-"""What training scripts leave on disks: tables in tables, prefixes, halves, and things beside.
+"""Checkpoints as training scripts save them: nested tables, prefixes, low precision, other values.
 
-Ways of saving are drawn, and each is judged by the numbers of the model that was saved.
+Ways of saving are drawn. Each is compared with the outputs of the model that was saved.
 """
 
 import argparse
@@ -43,15 +43,16 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
+"""Classes of transformers and settings of small networks."""
 
 FAMILIES = {"convnextv2": "convnext", "dinov2, gated": "dinov2"}
-"""How the zoo calls the architecture, where that is another name."""
+"""The zoo's names of architectures that have another name in `KINDS`."""
 
 PREFIXES = (
     *("", "module.", "_orig_mod.", "_orig_mod.module.", "model.", "backbone.", "net.encoder.0."),
     *("module.backbone.", "base_model.model.", "student.module._fsdp_wrapped_module.", "ema."),
 )
-"""What stands before every name, in the state dict itself."""
+"""Prefixes of all names in the state dict."""
 
 NESTINGS: dict[str, Any] = {
     "plain": lambda state: state,
@@ -78,15 +79,17 @@ NESTINGS: dict[str, Any] = {
         "averaging_state": {},
     },
 }
+"""Functions that nest a state dict in what a script saves."""
 
 OPTIMIZER = {
     "state": {0: {"step": torch.tensor(3.0), "exp_avg": torch.ones(3, 5)}},
     "param_groups": [{"lr": 1e-3, "betas": (0.9, 0.999), "params": [0]}],
 }
+"""The state of an optimizer."""
 
 
 class Trainer:
-    """Of a script that nobody else has."""
+    """A class that only exists in the training script."""
 
     def __init__(self) -> None:
         self.best = {"accuracy": 0.9}
@@ -100,14 +103,18 @@ EXTRAS: dict[str, Any] = {
     "tuples for keys": {"ranks": {(0, 1): 2, (1, 1): 3}, None: 4},
     "an object": {"trainer": Trainer(), "type": torch.float16, "device": torch.device("cpu")},
 }
+"""Other values that a script saves beside the tensors."""
 
 DTYPES = {"float32": 2e-5, "float64": 2e-5, "float16": 2e-2, "bfloat16": 2e-1}
-"""With how far an answer may be away that was computed from rounded weights, of the largest."""
+"""Dtypes of saved tensors, and the limit of a difference of logits relative to the largest."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way of saving."""
+    """A way of saving a network of `KINDS`.
+
+    `in_memory` says whether the tensors have their names in memory or those in transformers' files.
+    """
 
     kind: str
     container: str
@@ -122,67 +129,75 @@ class Way:
 
 
 TABLES = ("pth", "bin")
-"""Containers of more than tensors."""
+"""Containers that hold other values than tensors, too."""
 
 CONTAINERS = (*TABLES, "safetensors", "shards", "safetensors in shards", "a variant")
+"""Containers of checkpoints."""
 
 
-def drawn() -> list[Way]:
-    """Ways with every pair of choices between them."""
+def drawn_ways() -> list[Way]:
+    """Return drawn ways that contain every pair of choices."""
     rng = np.random.default_rng(11)
     options = (KINDS, CONTAINERS, NESTINGS, PREFIXES, DTYPES, EXTRAS, (True, False))
-    ways = [Way(*([*each][rng.integers(len(each))] for each in options)) for _ in range(1500)]
+    ways = [Way(*([*row][rng.integers(len(row))] for row in options)) for _ in range(1500)]
     plain = {"nesting": "plain", "extra": "nothing"}
     ways = [way if way.container in TABLES else replace(way, **plain) for way in ways]
-    return [ways[at] for at in covering([vars(way) for way in ways], 2)]
+    return [ways[index] for index in covering([vars(way) for way in ways], 2)]
 
 
 @cache
 def trained(kind: str) -> Any:
-    """A model of transformers."""
+    """Return the seeded model of transformers."""
     return seeded(*KINDS[kind])
 
 
 @cache
-def of_transformers(kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """A picture, and the logits of it."""
+def reference_logits(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return a picture and transformers' logits for it."""
     picture = np.random.default_rng(5).standard_normal((1, 3, 40, 40), np.float32)
     with torch.no_grad():
         return picture[0], trained(kind)(torch.from_numpy(picture)).logits[0].numpy()
 
 
 def state_in(way: Way, folder: Path) -> dict[str, torch.Tensor]:
-    """Names as they are in memory or in the files of transformers."""
+    """Return the tensors with the names that they have in memory or in transformers' files."""
     model = trained(way.kind)
     if way.in_memory:
         state = model.state_dict()
     else:
         model.save_pretrained(folder / "theirs")
         state = load_file(folder / "theirs" / "model.safetensors")
-    kind = getattr(torch, way.dtype)
-    return {way.prefix + key: value.detach().clone().to(kind) for key, value in state.items()}
+    dtype = getattr(torch, way.dtype)
+    return {way.prefix + key: value.detach().clone().to(dtype) for key, value in state.items()}
 
 
 SHARDS = {
     "shards": (torch.save, "pytorch_model", "bin"),
     "safetensors in shards": (save_file, "model", "safetensors"),
 }
-"""By what each is written, and how transformers calls it."""
+"""The function that writes a shard, and the stem and ending of transformers' file names."""
 
 
-def in_shards(state: dict[str, torch.Tensor], out: Path, write: Any, name: str, end: str) -> None:
-    """Two files, with an index."""
+def write_shards(
+    state: dict[str, torch.Tensor], out: Path, write_shard: Any, stem: str, ending: str
+) -> None:
+    """Write two files and their index."""
     names = list(state)
     halves = (names[::2], names[1::2])
     for number, half in enumerate(halves):
-        write({key: state[key] for key in half}, out / f"{name}-{number}.{end}")
-    places = {key: f"{name}-{number}.{end}" for number, half in enumerate(halves) for key in half}
-    index = {"metadata": {}, "weight_map": places}
-    (out / f"{name}.{end}.index.json").write_text(json.dumps(index))
+        write_shard({key: state[key] for key in half}, out / f"{stem}-{number}.{ending}")
+    file_names = {
+        key: f"{stem}-{number}.{ending}" for number, half in enumerate(halves) for key in half
+    }
+    index = {"metadata": {}, "weight_map": file_names}
+    (out / f"{stem}.{ending}.index.json").write_text(json.dumps(index))
 
 
 def save(way: Way, folder: Path) -> Path:
-    """What a script would leave in a folder, with its config.json."""
+    """Write what a script would leave in a folder, with a config.json.
+
+    Return the checkpoint's path.
+    """
     state = state_in(way, folder)
     out = folder / "run"
     out.mkdir()
@@ -193,7 +208,7 @@ def save(way: Way, folder: Path) -> Path:
         save_file(state, out / "model.fp16.safetensors")
         torch.save(OPTIMIZER, out / "optimizer.pt")
     if way.container in SHARDS:
-        in_shards(state, out, *SHARDS[way.container])
+        write_shards(state, out, *SHARDS[way.container])
     if way.container not in TABLES:
         return out
     content = NESTINGS[way.nesting](state)
@@ -205,23 +220,30 @@ def save(way: Way, folder: Path) -> Path:
     return out if way.container == "bin" else path
 
 
-@pytest.mark.each(*(f"way.{each.name}" for each in fields(Way)))
-@pytest.mark.parametrize("way", drawn(), ids=str)
+@pytest.mark.each(*(f"way.{field.name}" for field in fields(Way)))
+@pytest.mark.parametrize("way", drawn_ways(), ids=str)
 def test_ways_of_saving(way, tmp_path):
-    """Each choice by default, each pair of choices in the full tier."""
+    """The logits are those of the saved model, within the rounding of its dtype.
+
+    The default tier has each choice once, and the full tier each pair of choices.
+    """
     path = save(way, tmp_path)
-    picture, want = of_transformers(way.kind)
+    picture, expected = reference_logits(way.kind)
     model = package.from_pretrained(FAMILIES.get(way.kind, way.kind), path)
-    got = np.asarray(forward(model, picture).logits)
-    assert np.abs(got - want).max() <= DTYPES[way.dtype] * np.abs(want).max()
+    actual = np.asarray(forward(model, picture).logits)
+    assert np.abs(actual - expected).max() <= DTYPES[way.dtype] * np.abs(expected).max()
     assert model.labels == CLASSES
 
 
 # -------------------------------------------------------------------------------------------- heads
 
 
-class Headed(torch.nn.Module):
-    """A linear layer on a DINOv3, as people write it."""
+class WithHead(torch.nn.Module):
+    """A linear layer on a DINOv3, as users write it.
+
+    `name` is the name of the layer. It takes the class token, and with `parts` = 2 also the mean of
+    the patches.
+    """
 
     def __init__(self, name: str, parts: int):
         super().__init__()
@@ -237,38 +259,38 @@ class Headed(torch.nn.Module):
                 value.add_(0.2 * torch.randn_like(value))
 
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        found = self.backbone(pictures)
-        tokens = [found.pooler_output, found.last_hidden_state[:, 3:].mean(1)][: self.parts]
+        output = self.backbone(pictures)
+        tokens = [output.pooler_output, output.last_hidden_state[:, 3:].mean(1)][: self.parts]
         return getattr(self, self.name)(torch.cat(tokens, -1))
 
 
-def settle(folder, **others):
+def change_settings(folder, **changes):
     """Write settings into the config.json of a folder."""
     path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **others}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 @pytest.mark.parametrize(("name", "parts"), [("head", 1), ("classifier", 2), ("fc", 1)])
-def test_a_head_of_ones_own(name, parts, zoo, tmp_path):
-    """It gives logits, as the module that was trained does, and that is said."""
-    module = Headed(name, parts).eval()
+def test_a_custom_head(name, parts, zoo, tmp_path):
+    """The zoo computes the logits of the trained module."""
+    module = WithHead(name, parts).eval()
     module.backbone.config.save_pretrained(tmp_path)
     if parts == 1:
-        settle(tmp_path, global_pool="token")
+        change_settings(tmp_path, global_pool="token")
     torch.save({"model": module.state_dict()}, tmp_path / "pytorch_model.bin")
     pictures = torch.randn((2, 3, 32, 48), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        want = module(pictures).numpy()
+        expected = module(pictures).numpy()
     model = package.from_pretrained("dinov3", tmp_path)
-    got = np.stack([forward(model, each).logits for each in pictures.numpy()])
-    np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * np.abs(want).max())
-    plain = package.from_pretrained("dinov3", tmp_path, without_head=True)
-    assert forward(plain, pictures[0].numpy()).logits is None
+    actual = np.stack([forward(model, picture).logits for picture in pictures.numpy()])
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+    headless = package.from_pretrained("dinov3", tmp_path, without_head=True)
+    assert forward(headless, pictures[0].numpy()).logits is None
 
 
 def test_a_head_that_is_no_linear_layer(tmp_path):
-    """It is refused, unless features are wanted; that of self-supervised training is only named."""
-    module = Headed("head", 1)
+    """The checkpoint is refused unless the caller only wants features."""
+    module = WithHead("head", 1)
     module.head = torch.nn.Sequential(
         torch.nn.Linear(48, 9), torch.nn.ReLU(), torch.nn.Linear(9, 5)
     )
@@ -279,59 +301,61 @@ def test_a_head_that_is_no_linear_layer(tmp_path):
     assert package.from_pretrained("dinov3", tmp_path, without_head=True).head is None
 
 
-def test_what_was_taken_is_said(zoo, tmp_path):
-    """The prefix, how many tensors were not used and of which groups, objects and files."""
+def test_the_command_prints_what_was_read(zoo, tmp_path):
+    """The command prints the prefix, the unused groups of tensors, objects and files."""
     state = trained("dinov2").state_dict()
     extra = {f"dino_head.mlp.{i}.weight": torch.ones(48, 48) for i in range(3)}
     content = {"teacher": {f"backbone.{k}": v for k, v in state.items()} | extra}
     trained("dinov2").config.save_pretrained(tmp_path / "run")
     torch.save(content | EXTRAS["arguments"], tmp_path / "run" / "pytorch_model.bin")
     (tmp_path / "run" / "other.pth").write_bytes(b"")
-    said = zoo("weights", "convert", tmp_path / "run", tmp_path / "out").err
+    printed = zoo("weights", "convert", tmp_path / "run", tmp_path / "out").err
     count = len(state) + 3
-    assert "read as dinov2 from `teacher.backbone.dinov2.`" in said
-    assert f"3 of {count} tensors were not used: teacher.dino_head.*" in said
-    assert "args (argparse.Namespace)" in said and "not read: other.pth" in said
+    assert "read as dinov2 from `teacher.backbone.dinov2.`" in printed
+    assert f"3 of {count} tensors were not used: teacher.dino_head.*" in printed
+    assert "args (argparse.Namespace)" in printed and "not read: other.pth" in printed
 
 
-def test_one_of_several_is_named(tmp_path):
+def test_one_of_several_networks_must_be_chosen(tmp_path):
     state = trained("vit").state_dict()
     model = {"encoder_q": state, "encoder_k": {k: 2 * v for k, v in state.items()}}
     trained("vit").config.save_pretrained(tmp_path)
     torch.save(model, tmp_path / "pytorch_model.bin")
     with pytest.raises(WeightsError, match=r"2 networks.*`take`, of 'encoder_q.vit'"):
         package.from_pretrained("vit", tmp_path)
-    one, two = (package.from_pretrained("vit", tmp_path, take=f"encoder_{x}") for x in "qk")
-    np.testing.assert_array_equal(2 * one.cls_token, two.cls_token)
+    first, second = (package.from_pretrained("vit", tmp_path, take=f"encoder_{x}") for x in "qk")
+    np.testing.assert_array_equal(2 * first.cls_token, second.cls_token)
 
 
 def assert_trained(kind, path):
-    """It gives the logits of the network that was trained."""
-    picture, want = of_transformers(kind)
-    got = np.asarray(forward(package.from_pretrained(kind, path), picture).logits)
-    assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
+    """Compare the logits with those of the trained network."""
+    picture, expected = reference_logits(kind)
+    actual = np.asarray(forward(package.from_pretrained(kind, path), picture).logits)
+    assert np.abs(actual - expected).max() <= 2e-5 * np.abs(expected).max()
 
 
 def test_settings_beside_a_file_of_any_name(zoo, tmp_path):
-    """They are followed, unless they are of another file or of another network."""
-    own, other = tmp_path / "own", tmp_path / "other"
-    for folder in (own, other):
+    """Settings are followed unless they belong to another file or to another network."""
+    with_settings, with_other_settings = tmp_path / "own", tmp_path / "other"
+    for folder in (with_settings, with_other_settings):
         folder.mkdir()
         torch.save({"state_dict": trained("vit").state_dict()}, folder / "last.pth.tar")
-    trained("vit").config.save_pretrained(own)
-    assert_trained("vit", own / "last.pth.tar")
-    (other / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "model_type": "x"}')
-    said = zoo("export", "--weights", other / "last.pth.tar", code=2).err
-    assert "no tensor tells how many heads" in said
-    said = zoo("weights", "inspect", other / "last.pth.tar").err
-    assert "config.json beside it is of LlamaForCausalLM, and had no effect" in said
-    (own / "model.safetensors").write_bytes(b"")
-    said = zoo("export", "--weights", own / "last.pth.tar", code=2).error
-    assert "no tensor tells how many heads" in said
+    trained("vit").config.save_pretrained(with_settings)
+    assert_trained("vit", with_settings / "last.pth.tar")
+    (with_other_settings / "config.json").write_text(
+        '{"architectures": ["LlamaForCausalLM"], "model_type": "x"}'
+    )
+    printed = zoo("export", "--weights", with_other_settings / "last.pth.tar", code=2).err
+    assert "no tensor tells how many heads" in printed
+    printed = zoo("weights", "inspect", with_other_settings / "last.pth.tar").err
+    assert "config.json beside it is of LlamaForCausalLM, and had no effect" in printed
+    (with_settings / "model.safetensors").write_bytes(b"")
+    printed = zoo("export", "--weights", with_settings / "last.pth.tar", code=2).error
+    assert "no tensor tells how many heads" in printed
 
 
-def adapted(folder):
-    """A network with an adapter of peft's in it, saved without being merged."""
+def write_with_adapter(folder):
+    """Write a network that contains an unmerged adapter of peft."""
     state = {}
     for key, value in trained("vit").state_dict().items():
         layer, ending = key.rsplit(".", 1)
@@ -345,70 +369,71 @@ def adapted(folder):
     trained("vit").config.save_pretrained(folder)
 
 
-def in_whole_numbers(folder):
-    """As a library saves what it has quantised."""
+def write_quantized(folder):
+    """Write a network that a library has quantized to integers."""
     state = trained("vit").state_dict()
     small = {key: value.to(torch.int8) for key, value in state.items() if value.ndim == 2}
     save_file(state | small, folder / "model.safetensors")
     trained("vit").config.save_pretrained(folder)
 
 
-def several(folder):
-    """What a trainer leaves of its steps."""
+def write_steps(folder):
+    """Write the checkpoints of several training steps."""
     for step in (10, 20):
         trained("vit").save_pretrained(folder / f"checkpoint-{step}")
 
 
-def before_zip_archives(folder):
+def write_old_format(folder):
     path = folder / "pytorch_model.bin"
     torch.save({"a": torch.ones(1)}, path, _use_new_zipfile_serialization=False)
 
 
-def of_another_kind(folder):
+def write_another_network(folder):
     config = transformers.BeitConfig(**SIZED, intermediate_size=80)
     transformers.BeitModel(config).save_pretrained(folder)
 
 
 NOT_READ = {
-    "an adapter that is not merged": (adapted, r"lora_A.*`merge_and_unload\(\)`"),
-    "whole numbers": (in_whole_numbers, r"in int8\), .* save the network in floats"),
-    "steps of a training": (several, r"name one of checkpoint-10, checkpoint-20"),
+    "an adapter that is not merged": (write_with_adapter, r"lora_A.*`merge_and_unload\(\)`"),
+    "whole numbers": (write_quantized, r"in int8\), .* save the network in floats"),
+    "steps of a training": (write_steps, r"name one of checkpoint-10, checkpoint-20"),
     "a library's own": (
         lambda folder: (folder / "tf_model.h5").write_bytes(b"\x89HDF"),
         r"tf_model\.h5 is a file of another library; save the network as safetensors",
     ),
-    "before 1.6": (before_zip_archives, "PyTorch before 1.6.*to the current format"),
+    "before 1.6": (write_old_format, "PyTorch before 1.6.*to the current format"),
     "a module": (
         lambda folder: torch.save(torch.nn.Linear(2, 2), folder / "pytorch_model.bin"),
         r"objects \(torch\.nn\.modules\.linear\.Linear\).*could run code",
     ),
-    "another network": (of_another_kind, "says that it is a BeitModel"),
+    "another network": (write_another_network, "says that it is a BeitModel"),
     "parts of a training": (
         lambda folder: (folder / ".metadata").write_bytes(b""),
         "distributed checkpoint",
     ),
 }
+"""Functions that write a folder that is refused, with the error."""
 
 
 @pytest.mark.parametrize("kind", NOT_READ)
 def test_a_folder_that_is_not_read(kind, tmp_path):
-    """The sentence says what to do."""
-    write, said = NOT_READ[kind]
+    """The error says what to do."""
+    write, message = NOT_READ[kind]
     write(tmp_path)
-    with pytest.raises(WeightsError, match=said):
+    with pytest.raises(WeightsError, match=message):
         identify_checkpoint(GivenCheckpoint(tmp_path))
 
 
-def test_own_weights_have_their_own_name_and_no_licence(zoo, tmp_path):
-    """Unless somebody states one; two of a family go into one folder."""
+def test_custom_weights_have_a_custom_name_and_no_licence(zoo, tmp_path):
+    """The user may state a name and a licence. Two models of a family can share a folder."""
     for name in ("cats", "dogs"):
         trained("vit").save_pretrained(tmp_path / name)
         zoo("export", "--weights", tmp_path / name, "--size", 40, "--out", "made")
     manifest = json.loads((zoo.here / "made" / "dogs-opset23.manifest.json").read_text())
     assert (manifest["model"], manifest["family"]) == ("dogs", "vit")
     assert manifest["licence"]["name"] == "not stated" and (zoo.here / "made" / "cats-opset23.onnx")
-    own = ("--name", "birds", "--licence", "mit")
-    zoo("export", "--weights", tmp_path / "cats", "--size", 40, *own)
+    options = ("--name", "birds", "--licence", "mit")
+    zoo("export", "--weights", tmp_path / "cats", "--size", 40, *options)
     manifest = json.loads((zoo.here / "birds-opset23.manifest.json").read_text())
     assert manifest["licence"]["name"] == "MIT License"
     zoo("verify", "birds-opset23.onnx", "--weights", tmp_path / "cats")

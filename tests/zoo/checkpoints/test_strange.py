@@ -1,4 +1,4 @@
-"""Checkpoints that are nearly a network's: the refusal names the cause, and a way out."""
+"""Checkpoints that differ a little from a network's: the error names the cause and a solution."""
 
 import random
 from pathlib import Path
@@ -17,25 +17,27 @@ from zoo.checkpoints.mismatch import describe_mismatch, describe_settings_path
 from zoo.common.errors import BadRequest
 
 DEFAULT = [("dinov2_vits14", "huggingface"), ("vit_tiny_patch16_224", "timm")]
+"""Models and namings of the default tier."""
 FULL = [
     pytest.param(name, naming.name, marks=pytest.mark.full)
     for name in ("dinov2_vits14_reg", "dinov3_vits16", "dinov3_convnext_tiny", "clip_vitb32")
     for naming in package.info(name).namings
 ]
+"""Models and namings of the full tier."""
 
 
-def of(name, naming):
-    """The tensors of a small network, by their names."""
+def small_state(name, naming):
+    """Return the tensors of a small network, by their names in a naming."""
     entry = package.info(name)
     config = nano(entry.config_for(naming))
-    namings = (each.naming for each in naming_all_leaves(entry.published))
-    own = next(
-        each for each in namings if each.name == naming
-    )  # its usual one: others are of networks with another pooling
-    return state_of(config, own, 1)
+    namings = (published.naming for published in naming_all_leaves(entry.published))
+    # The first naming is the usual one. Others are of networks with another pooling.
+    first = next(candidate for candidate in namings if candidate.name == naming)
+    return state_of(config, first, 1)
 
 
-def held(state):
+def checkpoint_with(state):
+    """Return a checkpoint in memory with these tensors."""
     return Checkpoint(Path("mine.pth"), "", (), as_file(state))
 
 
@@ -44,43 +46,45 @@ def held(state):
     [DEFAULT[0], *(pytest.param(*row, marks=pytest.mark.full) for row in DEFAULT[1:]), *FULL],
 )
 def test_a_missing_tensor_is_named(name, naming, pytestconfig):
-    """Whatever tensor it is; what can be read without it is another network."""
-    state = of(name, naming)
-    assert rank_networks(held(state), None)
-    rng, named = random.Random(f"{name} {naming}"), 0
+    """The error names the missing tensor, unless another network can be read without it."""
+    state = small_state(name, naming)
+    assert rank_networks(checkpoint_with(state), None)
+    random_order, named_count = random.Random(f"{name} {naming}"), 0
     count = len(state) if pytestconfig.getoption("-m") == "full" else 3
-    for key in rng.sample(sorted(state), count):
-        less = held({other: value for other, value in state.items() if other != key})
-        if not rank_networks(less, None):
-            assert key in describe_mismatch(less, None)
-            named += 1
-    assert named
+    for key in random_order.sample(sorted(state), count):
+        incomplete = checkpoint_with(
+            {other: value for other, value in state.items() if other != key}
+        )
+        if not rank_networks(incomplete, None):
+            assert key in describe_mismatch(incomplete, None)
+            named_count += 1
+    assert named_count
 
 
 @pytest.mark.parametrize(
     ("name", "naming", "key", "expected"),
     [
-        # DINOv2 with registers and DINOv3 differ in their positions alone.
+        # DINOv2 with registers and DINOv3 differ only in their positions.
         ("dinov2_vits14_reg", "equimo", "global_pos_embed.weight", "global_pos_embed.weight"),
-        # The tensors of a tower lie under two prefixes, one within the other.
+        # The tensors of a tower have two prefixes, one of which begins with the other.
         ("clip_vitb32", "huggingface", "visual_projection.weight", None),
     ],
 )
 def test_a_missing_tensor_leaves_two_readings(name, naming, key, expected):
-    state = of(name, naming)
+    state = small_state(name, naming)
     del state[key]
-    read = rank_networks(held(state), None)
+    networks = rank_networks(checkpoint_with(state), None)
     if expected is None:
-        assert {candidate.view.prefix for candidate in read} == {""}
+        assert {candidate.view.prefix for candidate in networks} == {""}
     else:
-        assert not read and expected in describe_mismatch(held(state), None)
+        assert not networks and expected in describe_mismatch(checkpoint_with(state), None)
 
 
 LAYER = "encoder.layer.0.mlp.fc1"
 
 
-def otherwise(state, form):
-    """The same with one weight kept in another form."""
+def with_weight_in_form(state, form):
+    """Return the tensors with one weight in another form."""
     weight = state[f"{LAYER}.weight"]
     length, direction = np.linalg.norm(weight, axis=1, keepdims=True), weight
     parts = {
@@ -94,8 +98,10 @@ def otherwise(state, form):
         "loralib": {"weight": weight, "lora_A": weight[:4], "lora_B": weight[:, :4]},
         "peft": {"base_layer.weight": weight, "lora_A.default.weight": weight[:4]},
     }[form]
-    rest = {key: value for key, value in state.items() if key != f"{LAYER}.weight"}
-    return rest | {f"{LAYER}.{name}": np.ascontiguousarray(each) for name, each in parts.items()}
+    other_tensors = {key: value for key, value in state.items() if key != f"{LAYER}.weight"}
+    return other_tensors | {
+        f"{LAYER}.{name}": np.ascontiguousarray(part) for name, part in parts.items()
+    }
 
 
 ADVICE = {
@@ -106,33 +112,38 @@ ADVICE = {
     "loralib": "merge_and_unload",
     "peft": "merge_and_unload",
 }
+"""What the error advises for each form."""
 
 
 @pytest.mark.parametrize("form", ADVICE)
 def test_weights_in_another_form(form):
-    said = describe_mismatch(held(otherwise(of(*DEFAULT[0]), form)), None)
-    assert ADVICE[form] in said and LAYER in said
+    message = describe_mismatch(
+        checkpoint_with(with_weight_in_form(small_state(*DEFAULT[0]), form)), None
+    )
+    assert ADVICE[form] in message and LAYER in message
 
 
 @pytest.mark.parametrize(("name", "naming"), DEFAULT)
 def test_pictures_of_one_channel(name, naming):
-    state = of(name, naming)
+    state = small_state(name, naming)
     (key,) = (key for key, value in state.items() if value.ndim == 4)
-    said = describe_mismatch(held(state | {key: state[key][:, :1]}), None)
-    assert "pictures of 1 channel," in said and "converter.to_onnx" in said
+    message = describe_mismatch(checkpoint_with(state | {key: state[key][:, :1]}), None)
+    assert "pictures of 1 channel," in message and "converter.to_onnx" in message
 
 
-def test_no_class_token_is_named_and_no_size_of_pictures():
-    """`image_size` does not help there."""
-    state = of("dinov2_vits14", "huggingface")
+def test_a_missing_class_token_is_named():
+    """The error does not advise `image_size`, which does not help here."""
+    state = small_state("dinov2_vits14", "huggingface")
     table = state["embeddings.position_embeddings"]
     del state["embeddings.cls_token"]
-    said = describe_mismatch(held(state | {"embeddings.position_embeddings": table[:, 1:]}), None)
-    assert "embeddings.cls_token" in said and "image_size" not in said
+    message = describe_mismatch(
+        checkpoint_with(state | {"embeddings.position_embeddings": table[:, 1:]}), None
+    )
+    assert "embeddings.cls_token" in message and "image_size" not in message
 
 
 def test_an_rf_detr_whose_sizes_contradict_each_other():
-    """Its backbone alone would fit, and the rest looks like a head of somebody's own."""
+    """It is not read as a backbone with a custom head, although the backbone alone would fit."""
     from dataclasses import replace
 
     entry = package.info("rf_detr_nano")
@@ -141,7 +152,7 @@ def test_an_rf_detr_whose_sizes_contradict_each_other():
     state = state_of(config, entry.namings[0], 1)
     (key,) = (key for key in state if key.endswith("refpoint_embed.weight"))
     with pytest.raises(WeightsError, match=r"rf_detr.*refpoint_embed\.weight \(is \[5, 4\]"):
-        identify_checkpoint(held(state | {key: state[key][:5]}))
+        identify_checkpoint(checkpoint_with(state | {key: state[key][:5]}))
 
 
 @pytest.mark.parametrize(
@@ -151,15 +162,15 @@ def test_an_rf_detr_whose_sizes_contradict_each_other():
         ("model.safetensors", "a config.json beside model.safetensors, and name the file again"),
     ],
 )
-def test_the_place_of_settings_is_that_of_the_file(path, words):
+def test_advice_names_the_folder_of_the_file(path, words):
     assert words in describe_settings_path(Path(path))
 
 
 def test_the_file_that_was_given_is_named(tmp_path):
-    """Where a setting is missing, the advice is about this file, and following it helps."""
+    """Advice about a missing setting names this file, and following it works."""
     from safetensors.numpy import save_file
 
-    save_file(of("dinov2_vits14", "huggingface"), tmp_path / "mine.safetensors")
+    save_file(small_state("dinov2_vits14", "huggingface"), tmp_path / "mine.safetensors")
     checkpoint = open_checkpoint(tmp_path / "mine.safetensors")
     with pytest.raises(BadRequest, match=r"a config.json beside mine.safetensors") as error:
         identify_checkpoint(checkpoint)
@@ -176,7 +187,7 @@ def test_the_file_that_was_given_is_named(tmp_path):
         (b"<html>the mirror is being repaired</html>", "a web page"),
     ],
 )
-def test_what_was_downloaded_in_place_of_a_file(content, words, tmp_path):
+def test_a_pointer_or_page_in_place_of_a_file(content, words, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(NotACheckpoint, match=words):
         open_checkpoint(tmp_path / "model.safetensors")

@@ -1,4 +1,4 @@
-"""`zoo.preprocess`: pictures in every form that people have them in, for a name or a model."""
+"""`zoo.preprocess`: pictures in every form that users have, for a model or its name."""
 
 import io
 import random
@@ -17,40 +17,42 @@ from zoo.images.photograph import photographs
 from zoo.images.pictures import PICTURE_FORMATS, pictures
 from zoo.images.pixel_values import pixel_values
 
-HOW = zoo.info("dinov3_vits16").preprocessing
+PREPROCESSING = zoo.info("dinov3_vits16").preprocessing
 
 COLOURS = np.random.default_rng(5).integers(0, 256, (5, 7, 3), dtype=np.uint8)
 
 
-def test_all_forms_are_the_same(tmp_path):
+def test_all_forms_of_pictures_agree(tmp_path):
     image, other = photographs(2)
     image.save(tmp_path / "a.png")
-    wanted = pixel_values([image], HOW, HOW.size)
+    expected = pixel_values([image], PREPROCESSING, PREPROCESSING.size)
     array = np.asarray(image)
     for form in (image, array, jnp.asarray(array), tmp_path / "a.png", str(tmp_path / "a.png")):
-        for given in (form, [form], (form,)):
-            got = zoo.preprocess("dinov3_vits16", given)
-            assert isinstance(got, jax.Array) and got.dtype == jnp.float32
-            np.testing.assert_array_equal(got, wanted)
+        for images in (form, [form], (form,)):
+            actual = zoo.preprocess("dinov3_vits16", images)
+            assert isinstance(actual, jax.Array) and actual.dtype == jnp.float32
+            np.testing.assert_array_equal(actual, expected)
     both = zoo.preprocess("facebook/dinov3-vits16-pretrain-lvd1689m", [image, np.asarray(other)])
-    np.testing.assert_array_equal(both, pixel_values([image, other], HOW, HOW.size))
     np.testing.assert_array_equal(
-        zoo.preprocess("dinov3_vits16", np.stack([array] * 2))[1:], wanted
+        both, pixel_values([image, other], PREPROCESSING, PREPROCESSING.size)
+    )
+    np.testing.assert_array_equal(
+        zoo.preprocess("dinov3_vits16", np.stack([array] * 2))[1:], expected
     )
 
 
-def test_a_model_knows_how_and_another_size():
+def test_a_model_has_its_preprocessing_at_any_size():
     model = zoo.create("dinov2_vits14", abstract=True)
-    how = zoo.info("dinov2_vits14").preprocessing
-    got = zoo.preprocess(model, photographs(2), size=(70, 140))
-    assert got.shape == (2, 3, 70, 140)
-    np.testing.assert_array_equal(got, pixel_values(photographs(2), how, (70, 140)))
+    preprocessing = zoo.info("dinov2_vits14").preprocessing
+    actual = zoo.preprocess(model, photographs(2), size=(70, 140))
+    assert actual.shape == (2, 3, 70, 140)
+    np.testing.assert_array_equal(actual, pixel_values(photographs(2), preprocessing, (70, 140)))
     with pytest.raises(BadRequest, match="built by hand"):
         zoo.preprocess(abstract(zoo.info("vit_digits").config), photographs(1))
 
 
-def test_no_pictures():
-    for images, told in (
+def test_other_values_are_refused():
+    for images, message in (
         ([], "no picture"),
         ("nothing.png", "'nothing.png' is no picture"),
         (np.zeros((4, 4), np.uint8), r"uint8\[4, 4\]"),
@@ -58,35 +60,35 @@ def test_no_pictures():
         (np.zeros((4, 4, 4), np.uint8), r"uint8\[4, 4, 4\]"),
         (np.zeros((0, 4, 3), np.uint8), r"uint8\[0, 4, 3\]"),
         ([None], "object"),
-        # They do not say what is white.
+        # These modes do not determine which value is white.
         *((Image.fromarray(COLOURS).convert(mode), "8 or 16 bits") for mode in ("I", "F")),
     ):
-        with pytest.raises(BadRequest, match=told):
+        with pytest.raises(BadRequest, match=message):
             zoo.preprocess("vit_digits", images)
 
 
 def test_grey_of_16_bits_is_scaled(tmp_path):
-    """Pillow's own conversion makes 255 of all that is brighter than that."""
-    deep = np.linspace(0, 65535, 35).reshape(5, 7).astype(np.uint16)
+    """Pillow's own conversion would make every level above 255 white."""
+    levels = np.linspace(0, 65535, 35).reshape(5, 7).astype(np.uint16)
     for name in ("a.png", "a.tif"):
-        Image.fromarray(deep).save(tmp_path / name)
-        (got,) = pictures(tmp_path / name)
-        wanted = np.rint(deep / 257).astype(np.uint8)
-        np.testing.assert_array_equal(got, np.repeat(wanted[..., None], 3, 2))
+        Image.fromarray(levels).save(tmp_path / name)
+        (actual,) = pictures(tmp_path / name)
+        expected = np.rint(levels / 257).astype(np.uint8)
+        np.testing.assert_array_equal(actual, np.repeat(expected[..., None], 3, 2))
 
 
 def test_every_mode_becomes_rgb(tmp_path):
-    """And a palette with transparency."""
+    """Every mode of Pillow and a palette with transparency are converted to RGB."""
     for mode in ("1", "L", "LA", "P", "RGBA", "CMYK", "YCbCr", "LAB", "HSV"):
-        of_mode = Image.fromarray(COLOURS).convert("RGBA").convert("RGB").convert(mode)
-        np.testing.assert_array_equal(pictures(of_mode)[0], of_mode.convert("RGB"), err_msg=mode)
+        picture = Image.fromarray(COLOURS).convert("RGBA").convert("RGB").convert(mode)
+        np.testing.assert_array_equal(pictures(picture)[0], picture.convert("RGB"), err_msg=mode)
     palette = Image.fromarray(COLOURS).convert("P")
     palette.save(tmp_path / "a.png", transparency=bytes(range(256)))
     np.testing.assert_array_equal(pictures(tmp_path / "a.png")[0], palette.convert("RGB"))
 
 
-def test_other_formats_are_not_even_tried(tmp_path):
-    """EPS is a program, which Pillow would have Ghostscript run."""
+def test_other_formats_are_refused(tmp_path):
+    """For example, EPS is a program, and Pillow would have Ghostscript run it."""
     for format in ("EPS", "PCX", "TGA"):
         path = tmp_path / f"a.{format.lower()}"
         Image.fromarray(COLOURS).save(path, format)
@@ -96,22 +98,22 @@ def test_other_formats_are_not_even_tried(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 @pytest.mark.parametrize("format", PICTURE_FORMATS)
-def test_damaged_files_are_pictures_or_get_a_sentence(format, tmp_path):
-    sound, rng = io.BytesIO(), random.Random(5)
-    Image.fromarray(COLOURS).save(sound, format)
+def test_damaged_files_are_read_or_refused(format, tmp_path):
+    intact, rng = io.BytesIO(), random.Random(5)
+    Image.fromarray(COLOURS).save(intact, format)
     for _ in range(30):
-        (tmp_path / "a").write_bytes(changes.flat(rng, sound.getvalue()))
+        (tmp_path / "a").write_bytes(changes.flat(rng, intact.getvalue()))
         try:
-            (got,) = pictures(tmp_path / "a")
+            (picture,) = pictures(tmp_path / "a")
         except BadRequest as error:
             assert "\n" not in str(error) and str(error).isprintable()
         else:
-            assert got.mode == "RGB"
+            assert picture.mode == "RGB"
 
 
 @pytest.mark.parametrize("header", [b"P5\n3 2\n65535\n", b"P5\n3 2\n4095\n"])
 def test_a_pgm_of_16_bits_is_grey(header, tmp_path):
-    """Its brightest value is white; netpbm's format has the most significant byte first."""
+    """The brightest value is white. netpbm's format has the most significant byte first."""
     brightest = int(header.split()[3])
     levels = np.array([[0, 1, 0.5], [0.25, 0.75, 0.1]]) * brightest
     (tmp_path / "a.pgm").write_bytes(header + levels.astype(">u2").tobytes())

@@ -1,7 +1,7 @@
-"""Digests of what the package says of every published model, and the networks of its namings.
+"""Digests of what the package states about every published model, and of its namings' networks.
 
 `python -m tests.zoo.registry.published_rows` writes the table that `test_published_rows.py`
-compares with: run it where a change of what is said is wanted, and look at the difference.
+compares with. Run it after an intended change of a statement, and review the difference.
 """
 
 import hashlib
@@ -19,27 +19,32 @@ from zoo.registry.model_descriptions import describe_positions, describe_purpose
 TABLE = Path(__file__).with_name("published_rows.json")
 
 
-def described(entry: ModelInfo) -> dict[str, Any]:
-    """What `zoo info`, manifests and cards say of a model, and where its weights are looked for."""
+def describe_model(entry: ModelInfo) -> dict[str, Any]:
+    """Return what `zoo info`, manifests and cards state about a model.
+
+    This includes where its weights are looked for.
+    """
     record = model_record(entry)
-    record["weights"] = {**record["weights"], "here": None}  # of this machine
+    record["weights"] = {**record["weights"], "here": None}  # This path depends on the machine.
     embedded = entry.published_files.embedded
-    places = replace(entry.published_files, embedded=embedded and embedded.relative_to(DATA))
+    files = replace(entry.published_files, embedded=embedded and embedded.relative_to(DATA))
     return {
-        "info": {name: repr(value) for name, value in sorted(record.items()) if name in SAID},
+        "info": {
+            name: repr(value) for name, value in sorted(record.items()) if name in COMPARED_KEYS
+        },
         "words": (describe_purpose(entry), entry.preprocessing.description),
         "positions": describe_positions(entry.config),
         "html": entry._repr_html_(),
         "licence": StatedLicence(**asdict(entry.licence)).model_dump(),
         "results": (repr(entry.reported), entry.results_page, entry.class_names),
-        "places": repr(places),
+        "places": repr(files),
         "native": entry.native,
         "names": (entry.names, entry.file, entry.files, entry.paper_pages),
         "unlisted": repr(entry.as_unpublished.licence),
     }
 
 
-SAID = frozenset(
+COMPARED_KEYS = frozenset(
     (
         *("name", "family", "aliases", "config", "namings", "preprocessing", "licence"),
         *("checkpoint", "digest", "archive", "repository", "hub", "mirrors", "parameters"),
@@ -47,35 +52,33 @@ SAID = frozenset(
         *("reported", "architecture", "input_size", "native_size", "stride", "weights"),
     )
 )
-"""Keys of `zoo info --json` that are no tables by the name of a naming."""
+"""Keys of `zoo info --json` whose values are not tables by naming."""
 
 
 def networks(entry: ModelInfo) -> list[tuple[str, str]]:
-    """The network that a checkpoint in each naming is of, with the options of its library."""
-    return [
-        (each.naming.name, f"{each.config!r} {each.options!r}") for each in entry.readable_namings
-    ]
+    """Return the configuration for each naming, with the options of its library."""
+    return [(row.naming.name, f"{row.config!r} {row.options!r}") for row in entry.readable_namings]
 
 
 def libraries(entry: ModelInfo) -> list[tuple[str, str]]:
-    """The network that a library computes with the same weights, where it is another."""
+    """Return the configuration that a library computes with the same weights, where it differs."""
     return [
-        (e.naming.name, repr(e.library_config))
-        for e in entry.published
-        if e.library_config is not None
+        (row.naming.name, repr(row.library_config))
+        for row in entry.published
+        if row.library_config is not None
     ]
 
 
 def digest(value: object) -> str:
-    """The beginning of the sha256 of a value in JSON."""
+    """Return the beginning of the sha256 of a value in JSON."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
 def rows() -> dict[str, Any]:
-    """All models: a digest of what is said of each, and one of each naming's network."""
+    """Return the digests of all models: one of what is stated, and one of each naming's network."""
     return {
         name: {
-            "said": digest(described(entry)),
+            "said": digest(describe_model(entry)),
             "networks": [[naming, digest(text)] for naming, text in networks(entry)],
             "libraries": [[naming, digest(text)] for naming, text in libraries(entry)],
         }

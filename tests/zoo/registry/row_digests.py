@@ -2,7 +2,7 @@
 
     python -m tests.zoo.registry.row_digests
 
-writes the file again. A change of configurations that keeps all networks leaves it as it is.
+writes the file again. A change of configurations that keeps all networks does not change the file.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ FILE = Path(__file__).with_suffix(".json")
 
 
 def rows() -> Iterator[tuple[ModelInfo, str]]:
-    """Yield every published model with the names of each of its namings."""
+    """Yield every published model with the name of each of its namings."""
     for entry in MODELS.values():
         for naming in dict.fromkeys(row.naming.name for row in entry.published):
             yield entry, naming
 
 
 def key(entry: ModelInfo, naming: str) -> str:
-    """Return what a row is called in the file."""
+    """Return the key of a row in the file."""
     return f"{entry.name} {naming}"
 
 
 def digests(entry: ModelInfo, naming: str) -> str:
-    """Return the digest of each part of a row, with what the part is."""
+    """Return the digest of each part of a row, with the part's name."""
     config = next(row.config for row in entry.published if row.naming.name == naming)
     parts = {
         "leaves": model_shapes(config),
@@ -60,18 +60,30 @@ def _digest(value: object) -> str:
 
 
 def _sizes(entry: ModelInfo, config: Config) -> list[Any]:
-    """Return the sizes in the shapes of the leaves, read as those of the same network and as those
-    of another one of the family, in what is written of them."""
+    """Return what is read from the shapes of the leaves.
+
+    The shapes are read with the row's own configuration, and with that of the first network of the
+    family. The result of the second is represented by what would be written for it.
+    """
     shapes = model_shapes(config).get
-    own, other = read_sizes(config, shapes), read_sizes(_first(entry.family, type(config)), shapes)
-    if other is None:
-        return [own == config, None]
-    return [own == config, other.text, _config_json(other, ()), _equimo(other), other.is_sound]
+    from_row, from_first = (
+        read_sizes(config, shapes),
+        read_sizes(_first(entry.family, type(config)), shapes),
+    )
+    if from_first is None:
+        return [from_row == config, None]
+    return [
+        from_row == config,
+        from_first.text,
+        _config_json(from_first, ()),
+        _equimo(from_first),
+        from_first.is_sound,
+    ]
 
 
 @cache
 def _first(family: str, kind: type[Config]) -> Config:
-    """Return the first network of a family that is of a kind."""
+    """Return the first configuration of a family that has this type."""
     rows = (entry for entry in MODELS.values() if entry.family == family)
     return next(
         config
@@ -82,12 +94,12 @@ def _first(family: str, kind: type[Config]) -> Config:
 
 
 def _config_json(config: Config, names: tuple[str, ...]) -> object:
-    """Return the settings of transformers in the order of the file, or why there are none."""
+    """Return transformers' settings in the order of the file, or why there are none."""
     try:
         return [*transformers_config(config, names, key_bias=False).items()]
     except BadRequest as error:
         return str(error)
-    except AssertionError:  # of a network in sizes that it has not
+    except AssertionError:  # transformers has no network of this kind with these sizes
         return "none"
 
 
@@ -101,5 +113,5 @@ def _equimo(config: Config) -> object:
 
 
 if __name__ == "__main__":
-    found = {key(*row): digests(*row) for row in rows()}
-    FILE.write_text(json.dumps(found, indent=0) + "\n")
+    digests_by_row = {key(*row): digests(*row) for row in rows()}
+    FILE.write_text(json.dumps(digests_by_row, indent=0) + "\n")

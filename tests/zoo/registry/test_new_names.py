@@ -1,4 +1,4 @@
-"""A publisher's names that are new in a row: what the row has to say of them, and what follows."""
+"""A new naming of a publisher in a row: what the row must state, and what the commands then do."""
 
 from dataclasses import replace
 
@@ -29,11 +29,14 @@ TRIAL = Naming(
 )
 
 OTHER = replace(ROW.config, activation="gelu_tanh")
-"""The network of the trial publisher: DINOv3's with another GELU."""
+"""The network of the trial publisher, which has another GELU than the row's."""
 
 
 def test_names_without_a_network_are_refused():
-    """Equimo's network is no default: its logits are off by 2.9 where another GELU is meant."""
+    """A naming needs a configuration, because the row's may be wrong for it.
+
+    With the wrong GELU, logits differ by 2.9.
+    """
     with pytest.raises(TypeError, match="config"):
         PublishedNaming(TRIAL)
     with pytest.raises(TypeError, match=r"vit_digits lists .*PublishedNaming\(naming, config\)"):
@@ -43,7 +46,7 @@ def test_names_without_a_network_are_refused():
 def test_names_that_a_row_does_not_list_have_no_network():
     assert [*MODELS] and all(entry.published for entry in MODELS.values())
     for entry in MODELS.values():
-        listed = {each.naming.name for each in entry.readable_namings}
+        listed = {row.naming.name for row in entry.readable_namings}
         for name in {"meta", "timm", "huggingface", "original", "google", "equimo"} - listed:
             with pytest.raises(KeyError, match=name):
                 entry.config_for(name)
@@ -51,7 +54,7 @@ def test_names_that_a_row_does_not_list_have_no_network():
 
 @pytest.fixture
 def trial(monkeypatch, tmp_path):
-    """A seeded checkpoint in new names, which one row lists."""
+    """A seeded checkpoint in a new naming, which one row lists."""
     row = replace(ROW, published=(*ROW.published, PublishedNaming(TRIAL, OTHER)))
     monkeypatch.setitem(MODELS, row.name, row)
     path = tmp_path / "trial.safetensors"
@@ -62,8 +65,8 @@ def trial(monkeypatch, tmp_path):
 
 def test_a_file_in_new_names_is_inspected(trial, capsys):
     assert run_command(app, ["weights", "inspect", str(trial)]) == 0
-    told = capsys.readouterr().out
-    assert "Trial University" in told and "vit_digits" in told
+    printed = capsys.readouterr().out
+    assert "Trial University" in printed and "vit_digits" in printed
 
 
 def test_a_file_in_new_names_is_of_their_network(trial):
@@ -74,7 +77,7 @@ def test_a_file_in_new_names_is_of_their_network(trial):
 
 
 def test_every_convention_has_a_title():
-    namings = {each.naming for entry in MODELS.values() for each in entry.readable_namings}
+    namings = {row.naming for entry in MODELS.values() for row in entry.readable_namings}
     conventions = {naming.convention for naming in namings}
-    assert len({each.name for each in conventions}) == len(conventions)
-    assert all(each.title for each in conventions)
+    assert len({convention.name for convention in conventions}) == len(conventions)
+    assert all(convention.title for convention in conventions)

@@ -1,4 +1,4 @@
-"""Every published model is described as before, and every naming's network is the same."""
+"""The recorded statements about every published model, and its networks, have not changed."""
 
 import json
 
@@ -6,6 +6,6 @@ from tests.zoo.registry.published_rows import TABLE, rows
 
 
 def test_published_models_are_described_as_in_the_table():
-    recorded, found = json.loads(TABLE.read_text()), json.loads(json.dumps(rows()))
-    assert [*found] == [*recorded]
-    assert {name for name, row in found.items() if row != recorded[name]} == set()
+    recorded, actual = json.loads(TABLE.read_text()), json.loads(json.dumps(rows()))
+    assert [*actual] == [*recorded]
+    assert {name for name, row in actual.items() if row != recorded[name]} == set()

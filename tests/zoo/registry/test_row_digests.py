@@ -1,4 +1,4 @@
-"""Every published row makes the network, and is written, as when `row_digests.json` was made."""
+"""Every published row has the network and the written settings that `row_digests.json` records."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from tests.seeded import REPRESENTATIVES
 from tests.zoo.registry.row_digests import FILE, digests, key, rows
 
-KEPT = json.loads(FILE.read_text())
+RECORDED = json.loads(FILE.read_text())
 
 ROWS = {key(*row): row for row in rows()}
 
@@ -22,10 +22,10 @@ LARGE = {"dinov3_vit7b16", "dinov2_vitg14_reg", "tips_vitg14_lr"}
         for row, (entry, _) in ROWS.items()
     ],
 )
-def test_a_row_is_as_it_was(row):
-    """By default the small rows of each family."""
-    assert digests(*ROWS[row]) == KEPT[row]
+def test_a_row_has_the_recorded_digests(row):
+    """The default tier has the small rows of each family."""
+    assert digests(*ROWS[row]) == RECORDED[row]
 
 
 def test_every_row_has_digests():
-    assert KEPT.keys() == ROWS.keys()
+    assert RECORDED.keys() == ROWS.keys()

@@ -1,1 +1,1 @@
-"""What networks say of pictures."""
+"""Tasks: answers and drawings from the outputs of networks."""

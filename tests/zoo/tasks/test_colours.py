@@ -1,4 +1,4 @@
-"""Colours of answers beside matplotlib's."""
+"""Colours of answers, compared with matplotlib's."""
 
 import matplotlib
 import numpy as np

@@ -1,4 +1,4 @@
-"""Depths at the size of a picture, beside torch's function that transformers calls."""
+"""Depths at the size of a picture, compared with the torch function that transformers calls."""
 
 import numpy as np
 import pytest
@@ -18,15 +18,17 @@ SIZES = [
 
 @pytest.mark.parametrize(("size", "target"), SIZES)
 def test_depths_are_enlarged_as_transformers_does(size, target):
-    """`DPTImageProcessor.post_process_depth_estimation` is this call of torch's.
+    """`DPTImageProcessor.post_process_depth_estimation` calls this function of torch.
 
-    Values of up to 10 change by up to 15 from one pixel to the next in cubic convolution. A
-    position along an edge of n pixels is known to n * 2**-24, so that is the rounding.
+    In cubic convolution, values of up to 10 change by up to 15 from one pixel to the next. A
+    position along an edge of n pixels is rounded by n * 2**-24. The tolerance follows from both.
     """
     depth = np.random.default_rng(0).uniform(0, 10, size).astype(np.float32)
-    want = torch.nn.functional.interpolate(
+    expected = torch.nn.functional.interpolate(
         torch.from_numpy(depth)[None, None], size=target, mode="bicubic", align_corners=False
     )[0, 0]
-    got = depth_map(depth, target)
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=15 * 2 * max(size) * 2**-24 + 1e-5)
+    actual = depth_map(depth, target)
+    assert actual.dtype == np.float32
+    np.testing.assert_allclose(
+        actual, expected.numpy(), rtol=0, atol=15 * 2 * max(size) * 2**-24 + 1e-5
+    )

@@ -1,1 +1,1 @@
-"""Texts as numbers of words, and files that take them."""
+"""Tokenizers, and files that take texts."""
