@@ -145,7 +145,7 @@ def visit(request, chromium, address, shots):
         viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=width < 600
     )
     urls, faults = [], []
-    context.on("request", lambda request: urls.append(request.url))
+    context.on("request", lambda outgoing: urls.append(outgoing.url))
     context.on(
         "response",
         lambda answer: is_success(answer) or faults.append(f"{answer.status} {answer.url}"),
