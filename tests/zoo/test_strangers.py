@@ -94,9 +94,9 @@ def write_changed(exported, folder, rng, change_file, change_manifest):
     name = rng.choice([path.stem for path in sorted(exported.glob("*.onnx"))])
     path, manifest = folder / f"{name}.onnx", folder / f"{name}.manifest.json"
     data = (exported / path.name).read_bytes()
-    path.write_bytes(data if change_file is None else strangers.changed(rng, data, change_file))
+    path.write_bytes(data if change_file is None else strangers.change_file(rng, data, change_file))
     text = (exported / manifest.name).read_bytes()
-    manifest.write_bytes(changes.table(rng, text) if change_manifest else text)
+    manifest.write_bytes(changes.change_json(rng, text) if change_manifest else text)
     return path
 
 
@@ -152,7 +152,7 @@ def test_commands_end_with_one_sentence(command, exported, zoo):
     photograph().save(zoo.here / "a.png")
     (zoo.here / "b.manifest.json").write_bytes(manifest.replace(b"vit_digits.onnx", b"b.onnx"))
     for change in (strangers.summed, strangers.cut, strangers.renamed):
-        (zoo.here / "b.onnx").write_bytes(strangers.changed(random.Random(2), data, change))
+        (zoo.here / "b.onnx").write_bytes(strangers.change_file(random.Random(2), data, change))
         arguments = ["b.onnx", "a.png"] if command in ("show", "run") else ["b.onnx"]
         code = run_command(app, [command, *arguments], "zoo")
         printed = zoo.capsys.readouterr()
@@ -202,6 +202,6 @@ def test_changed_catalogues(tmp_path):
     (out / "mine.txt").write_text("mine")
     sound = {"format": "jax-onnx-zoo site", "files": ["index.html"], "rows": [{"model": "a"}]}
     for _ in range(300):
-        (out / CATALOGUE).write_bytes(changes.table(rng, json.dumps(sound).encode()))
+        (out / CATALOGUE).write_bytes(changes.change_json(rng, json.dumps(sound).encode()))
         with pytest.raises(BadOutput):
             check_replaceable(out, force=True)

@@ -22,7 +22,7 @@ import torch
 from safetensors.numpy import save_file
 
 from tests.conftest import GOLDEN
-from tests.files.changes import EVIL
+from tests.files.changes import FORBIDDEN_PROGRAMS
 from weights import open_checkpoint
 from weights.containers import lz4 as frames
 from weights.containers import npy
@@ -212,7 +212,7 @@ def keys_with_one_hash():
 
 
 PICKLES = {
-    **{f"evil {n}": b"\x80\x04" + program + b"." for n, program in enumerate(EVIL)},
+    **{f"evil {n}": b"\x80\x04" + program + b"." for n, program in enumerate(FORBIDDEN_PROGRAMS)},
     "a state": b"\x80\x02X\x01\x00\x00\x00a}b.",
     "a name that clears the screen": b"\x80\x02cos\n\x1b[2J\n)R.",
     "nothing": b"",

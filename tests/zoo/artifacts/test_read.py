@@ -195,7 +195,7 @@ def test_random_changes(count):
     """A changed manifest is refused in a sentence, or is valid under the published schema."""
     rng, read = random.Random(count), 0
     for _ in range(count):
-        text = changes.table(rng, json.dumps(FULL).encode())
+        text = changes.change_json(rng, json.dumps(FULL).encode())
         try:
             manifest = parse_manifest(text, "the manifest")
         except BadFile:
