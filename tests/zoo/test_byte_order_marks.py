@@ -39,7 +39,7 @@ READERS = {
     ),
 }
 
-"""Of each file: its reader, its content, and the value that the reader has to return."""
+"""The reader and the content of every file, and the value that the reader has to return."""
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])

@@ -16,7 +16,7 @@ READERS = {
     WORDS: (read_words, "is no JSON"),
     "x.lance": (read_metadata, "`zoo embed` did not write"),
 }
-"""Of each file: its reader, and words of the error."""
+"""The reader of every file, and words of the error."""
 
 
 @pytest.mark.parametrize("name", READERS)

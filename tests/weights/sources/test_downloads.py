@@ -37,12 +37,12 @@ class HomeFolder(Quiet):
     """
 
     def __init__(self, path: Path, patch: pytest.MonkeyPatch):
-        self.path, self.patch, self.told = path, patch, []
+        self.path, self.patch, self.notes = path, patch, []
         self.place = path / ".cache" / "huggingface" / "hub" / "models--somebody--models"
         self.file = self.place / "snapshots" / COMMIT / NAME
 
     def note(self, text):
-        self.told.append(text)
+        self.notes.append(text)
 
     def locate(self, hub, offline=False, name=NAME, **options):
         """Locate the weights. Return path, place and sha256, or the class and text of the error."""
@@ -149,13 +149,13 @@ def test_wrong_bytes(home):
 def test_terms_are_shown_before_a_download(home):
     with serving(hub_with_file(status=401)) as hub:
         home.locate(hub)
-        assert not home.told
+        assert not home.notes
     with serving(hub_with_file(statuses=[403])) as hub:
         assert "refuses it (403)" in home.locate(hub)
-        assert len(home.told) == 1
+        assert len(home.notes) == 1
         for _ in range(2):  # the second call finds the file in the cache
             home.locate(hub)
-            assert sum("their own licence: LICENCE" in text for text in home.told) == 2
+            assert sum("their own licence: LICENCE" in text for text in home.notes) == 2
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_busy_server_is_asked_again(home):
     refusal = {"Retry-After": "0"}
     with serving(hub_with_file(busy=[429, 503], statuses=[429], refusal=refusal)) as hub:
         assert home.locate(hub)[2] == DIGEST
-    assert sum("asks to wait" in text for text in home.told) == 1
+    assert sum("asks to wait" in text for text in home.notes) == 1
 
 
 INDEX = "model.safetensors.index.json"

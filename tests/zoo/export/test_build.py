@@ -127,7 +127,7 @@ BASE_MODELS = (
     ({"kind": "huggingface", "repository": "somebody/dinov2-of-cats"}, "somebody/dinov2-of-cats"),
     ({"kind": "meta", "name": "trained.pth", "is_published_file": False}, None),
 )
-"""Of each origin of weights: the base model that a card names."""
+"""Origins of weights, and the base model that a card names for them."""
 
 
 def test_a_card_names_the_base_model_where_it_is_known():

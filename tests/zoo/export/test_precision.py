@@ -54,7 +54,7 @@ ROUNDED_TO_4_BITS = 0.0066
 """The relative squared error of rounding normal numbers to 4 bits, in blocks of 32."""
 
 READERS = {"prenorm": ("attn.qkv",), "norm": ("mlp.fc1", "mlp.w1", "mlp.w2")}
-"""Of each norm of a block: the matrices that read it."""
+"""The matrices that read each norm of a block."""
 
 
 def write(path, config, opset, values=None, target="onnxruntime"):
@@ -346,7 +346,7 @@ def test_a_file_is_verified_at_every_level(mixed_file, level, monkeypatch):
 
     monkeypatch.setattr(runtime, "session", open_wrong_session)
     verification = verify_file(file, [sample], "q4f16")
-    assert not verification.passed and {each.level for each in verification.comparisons} == {level}
+    assert not verification.passed and {row.level for row in verification.comparisons} == {level}
     assert verification.levels == LEVELS
 
 
