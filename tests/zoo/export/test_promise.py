@@ -43,7 +43,7 @@ def read_verdicts(folder):
     ]
 
 
-def export_by_command(path, keep, **options):
+def by_command(path, keep, **options):
     """Export `vit_digits` by the command. Return whether the file was published."""
     option_words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     command = ["export", "vit_digits", *option_words, "--out", str(path), "--force"]
@@ -52,7 +52,7 @@ def export_by_command(path, keep, **options):
     return code == 0
 
 
-def export_by_python(path, keep, **options):
+def by_python(path, keep, **options):
     """Export `vit_digits` by `zoo.to_onnx`. Return whether the file was published."""
     try:
         zoo.to_onnx(zoo.from_pretrained("vit_digits"), path, keep_inexact=keep, **options)
@@ -62,7 +62,7 @@ def export_by_python(path, keep, **options):
 
 
 @pytest.mark.each("precision", "export_function")
-@pytest.mark.parametrize("export_function", [export_by_command, export_by_python])
+@pytest.mark.parametrize("export_function", [by_command, by_python])
 @pytest.mark.parametrize(("precision", "opset", "target"), CASES)
 def test_unverified_exports_are_not_published(
     wrong_jax, export_function, precision, opset, target, tmp_path

@@ -155,7 +155,7 @@ def test_an_exported_file(zoo):
         assert row["cosine"] > 0.9999 and (row["height"], row["width"]) == (8, 16)
 
 
-def scale_weight(folder):
+def scaled(folder):
     """Multiply a weight by 1.02."""
     model = onnx.load(folder / MODEL)
     weight = next(t for t in model.graph.initializer if t.dims == [64, 192])
@@ -164,7 +164,7 @@ def scale_weight(folder):
     onnx.save(model, folder / MODEL)
 
 
-def exchange_files(folder):
+def exchanged(folder):
     """Replace the fused file by the decomposed one, and rename the input of the latter."""
     shutil.copy(folder / MODEL, folder / "onnx/model_fused.onnx")
     model = onnx.load(folder / MODEL)
@@ -174,7 +174,7 @@ def exchange_files(folder):
     onnx.save(model, folder / MODEL)
 
 
-def point_outside(folder):
+def reaching_out(folder):
     """Move a tensor to a file outside of the model's folder."""
     model = onnx.load(folder / MODEL)
     tensor = model.graph.initializer[0]
@@ -187,15 +187,15 @@ def point_outside(folder):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (scale_weight, {"fp32: golden"}),
-        (exchange_files, {"fused: fused", "fp32: signature", "fp32: golden"}),
-        (point_outside, {"fp32: graph"}),
+        (scaled, {"fp32: golden"}),
+        (exchanged, {"fused: fused", "fp32: signature", "fp32: golden"}),
+        (reaching_out, {"fp32: graph"}),
     ],
 )
 def test_changed_files(change, expected, folder, zoo):
     """Files with wrong digests are not read. With correct ones, all their faults are reported."""
     change(folder)
-    unread = {"fp32: graph", "fused: graph"} if change is exchange_files else {"fp32: graph"}
+    unread = {"fp32: graph", "fused: graph"} if change is exchanged else {"fp32: graph"}
     assert failed_checks(folder) == unread | {"folder: files"}
     rewrite_manifest(folder, complete=False)
     assert failed_checks(folder) == expected | {"folder: manifest"}
