@@ -1,7 +1,7 @@
-"""What people run our files with, installed where nothing else is touched.
+"""Environments with the programs that run exported files: Node.js packages, Optimum, torchvision.
 
-An environment is a folder below `$ZOO_CACHE` or the user's cache folder. It is made once for what
-its lock file or requirements say, from npm's and pip's own caches where they have it, and stays.
+An environment is a folder below `$ZOO_CACHE` or the user's cache folder. It is made once for its
+lock file or requirements, from the caches of npm and pip if possible, and is kept.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ NO_NETWORK = re.compile(
     "|Failed to establish a new connection|Failed to resolve|NameResolutionError"
     "|Temporary failure in name resolution|Network is unreachable|Connection refused|timed out"
 )
-"""How npm and pip say that they reach nothing."""
+"""Messages of npm and pip without a network."""
 
 
 def node() -> Path:
-    """A folder whose `node_modules` are those of the lock file. Skips where Node is missing."""
+    """Return a folder with the `node_modules` of the lock file. Skip the test without Node.js."""
     for program in ("node", "npm"):
         if not shutil.which(program):
             pytest.skip(f"{program} is missing: transformers.js and onnxruntime-web need Node.js")
@@ -38,16 +38,22 @@ def node() -> Path:
     def make(folder: Path) -> None:
         for name in names:
             shutil.copyfile(HERE / name, folder / name)
-        # No script of a package is run: onnxruntime-node would fetch libraries for CUDA.
-        patience = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
-        options = ("--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", *patience)
+        # Scripts of packages are not run: onnxruntime-node would download libraries for CUDA.
+        retry_options = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
+        options = (
+            "--ignore-scripts",
+            "--prefer-offline",
+            "--no-audit",
+            "--no-fund",
+            *retry_options,
+        )
         install(["npm", "ci", *options], folder)
 
     return environment("node", [HERE / name for name in names], make)
 
 
 def optimum() -> Path:
-    """The Python of an environment with Optimum, which wants an older transformers than we."""
+    """Return the Python of an environment with Optimum, which needs an older transformers."""
     requirements = HERE / "optimum.txt"
 
     def make(folder: Path) -> None:
@@ -59,10 +65,13 @@ def optimum() -> Path:
 
 
 def torchvision() -> Path:
-    """A folder for `PYTHONPATH`. Skips beside another torch than that release is for."""
+    """Return a folder with torchvision for `PYTHONPATH`.
+
+    Skip the test if the installed torch is not the version for which torchvision was released.
+    """
     torch = pytest.importorskip("torch")
     if not torch.__version__.startswith("2.13."):
-        pytest.skip(f"torchvision 0.28 is for torch 2.13, here is {torch.__version__}")
+        pytest.skip(f"torchvision 0.28 is for torch 2.13, installed is {torch.__version__}")
     requirements = HERE / "torchvision.txt"
 
     def make(folder: Path) -> None:
@@ -72,14 +81,17 @@ def torchvision() -> Path:
     return environment("torchvision", [requirements], make)
 
 
-def environment(name: str, asked: list[Path], make: Callable[[Path], None]) -> Path:
-    """The folder that `make` fills, unless somebody did so for the same files and Python."""
+def environment(name: str, requirement_files: list[Path], make: Callable[[Path], None]) -> Path:
+    """Return the folder of an environment, filled by `make` on first use.
+
+    It depends on the content of `requirement_files` and on the version of Python.
+    """
     digest = hashlib.sha256(f"{sys.version} {sys.platform}".encode())
-    for file in asked:
+    for file in requirement_files:
         digest.update(file.read_bytes())
-    users = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    chosen = Path(os.environ.get("ZOO_CACHE") or Path(users) / "jax-onnx-zoo")
-    folder = chosen / "clients" / f"{name}-{digest.hexdigest()[:16]}"
+    user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(os.environ.get("ZOO_CACHE") or Path(user_cache) / "jax-onnx-zoo")
+    folder = cache / "clients" / f"{name}-{digest.hexdigest()[:16]}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not (folder / READY).exists():
@@ -91,8 +103,8 @@ def environment(name: str, asked: list[Path], make: Callable[[Path], None]) -> P
 
 
 def install(command: list[str], folder: Path) -> None:
-    """Run npm or pip in a folder. Skips without a network, fails with anything else."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    if done.returncode and (reason := NO_NETWORK.search(done.stdout + done.stderr)):
+    """Run npm or pip in a folder. Skip the test without a network, and fail at other errors."""
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if process.returncode and (reason := NO_NETWORK.search(process.stdout + process.stderr)):
         pytest.skip(f"no network to install {folder.name} with ({reason[0]})")
-    assert not done.returncode, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    assert not process.returncode, f"{' '.join(command)}\n{process.stdout}\n{process.stderr}"

@@ -1,4 +1,4 @@
-"""Built folders, each made once in a run of the tests, and programs run on them."""
+"""Built folders, which are made once in a run of the tests, and programs that run on them."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from zoo.images.photograph import photograph
 from zoo.images.preprocessing import Preprocessing
 
 REPOSITORY = HERE.parent.parent
-"""What a page makes of outputs that say where things are."""
+"""The root of the repository."""
 
 
 @dataclass(frozen=True)
@@ -36,41 +36,41 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The name of the model."""
         return self.path.name
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """The model's."""
+        """The preprocessing of the model."""
         return info(self.name).preprocessing
 
     @cached_property
     def outputs(self) -> dict[str, Any]:
-        """What JAX makes of `pixel_values`, which is among them."""
+        """The golden `pixel_values`, and the outputs that JAX computed for them."""
         return load_file(self.path / "golden.safetensors")
 
     @cached_property
     def variants(self) -> dict[str, str]:
-        """The file of every variant."""
+        """The file of every variant, by its name."""
         manifest = json.loads((self.path / "manifest.json").read_text())
         return {name: variant["files"][0] for name, variant in manifest["variants"].items()}
 
-    def request(self, **more: object) -> dict[str, object]:
-        """What programs are asked: to run the folder on the golden pixels."""
+    def request(self, **entries: object) -> dict[str, object]:
+        """Return a request to run the folder on the golden pixels, with more entries."""
         return {
             "folder": str(self.path),
             "pixel_values": encode(self.outputs["pixel_values"]),
-        } | more
+        } | entries
 
     def snippet(self, language: str) -> str:
-        """The program in that language on the card, to the letter."""
+        """Return the program in a language on the card, unchanged."""
         card = (self.path / "README.md").read_text()
-        (found,) = re.findall(rf"```{language}\n(.*?)```", card, re.DOTALL)
-        return found
+        (program,) = re.findall(rf"```{language}\n(.*?)```", card, re.DOTALL)
+        return program
 
 
 def build(root: Path, model: str, *options: str) -> Folder:
-    """`zoo build MODEL --weights random`, once for all workers that share `root`."""
+    """Run `zoo build MODEL --weights random`, once for all workers that share `root`."""
     command = [sys.executable, "-m", "zoo", "build", model, "--weights", "random", *options]
     folder = root / "-".join(["built", *options]) / model
     folder.parent.mkdir(exist_ok=True)
@@ -81,7 +81,7 @@ def build(root: Path, model: str, *options: str) -> Folder:
 
 
 def disguise(root: Path, model: str, network: Folder) -> Path:
-    """A folder with the settings of one model and the network of another."""
+    """Make a folder with the settings of one model and the network of another. Return its path."""
     folder = root / "settings" / model
     (folder / "onnx").mkdir(parents=True)
     (folder / "onnx" / "model.onnx").symlink_to(network.path / "onnx" / "model.onnx")
@@ -93,17 +93,24 @@ def disguise(root: Path, model: str, network: Folder) -> Path:
     return folder
 
 
-def fitting(how: Preprocessing, path: Path) -> Path:
-    """Write the photograph in a size that needs no resizing, only the crop if there is one."""
-    height, width = how.size
-    # An odd rest to crop, and never more on one side than resizing to the edge would leave.
-    size = (width, height) if how.resize is None else (how.resize + 45, how.resize)
+def fitting(preprocessing: Preprocessing, path: Path) -> Path:
+    """Write the photograph in a size that needs no resizing, but a crop if there is one.
+
+    Return its path.
+    """
+    height, width = preprocessing.size
+    # The cropped remainder is odd, and at most what resizing to the edge leaves on one side.
+    size = (
+        (width, height)
+        if preprocessing.resize is None
+        else (preprocessing.resize + 45, preprocessing.resize)
+    )
     photograph().resize(size, Image.Resampling.BICUBIC).save(path)
     return path
 
 
 def node_folder(root: Path, environment: Path) -> Path:
-    """`root`, with the programs in JavaScript, from where they find their packages."""
+    """Copy the JavaScript programs to `root` and link their packages. Return `root`."""
     with FileLock(root / "node.lock"):
         if not (root / "node_modules").exists():
             for program in HERE.glob("*.mjs"):
@@ -113,12 +120,12 @@ def node_folder(root: Path, environment: Path) -> Path:
 
 
 def ask(command: Sequence[str | Path], request: object, **environ: str) -> Any:
-    """What a program that reads JSON answers."""
+    """Send a request as JSON to a program. Return its answer."""
     return json.loads(call(command, HERE, json.dumps(request), **environ))
 
 
 def ask_and_stop(command: Sequence[str | Path], request: object) -> Any:
-    """The same of one that does not end after it has answered, in one line."""
+    """Send a request to a program that does not end. Return its answer, which is one line."""
     pipe = subprocess.PIPE
     with subprocess.Popen([*map(str, command)], stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin and process.stdout
@@ -131,8 +138,11 @@ def ask_and_stop(command: Sequence[str | Path], request: object) -> Any:
 
 
 def call(command: Sequence[str | Path], folder: Path, text: str = "", **environ: str) -> str:
-    """Run a program in a folder; what it prints. An error says what it complained of."""
-    how: dict[str, Any] = {"cwd": folder, "input": text, "env": os.environ | environ}
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **how)
-    assert not done.returncode, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
+    """Run a program in a folder with `text` on stdin. Return what it prints.
+
+    An AssertionError shows its output if it fails.
+    """
+    options: dict[str, Any] = {"cwd": folder, "input": text, "env": os.environ | environ}
+    process = subprocess.run([*map(str, command)], capture_output=True, text=True, **options)
+    assert not process.returncode, f"{command}\n{process.stdout[-2000:]}\n{process.stderr[-4000:]}"
+    return process.stdout

@@ -1,4 +1,4 @@
-"""Optimum on a folder: its class for features, and the one that gives all outputs.
+"""Run Optimum on a folder, with its class for features and its class for all outputs.
 
 stdin: {folder, files, pixel_values}; stdout: {file: {class: tensors}}.
 """
@@ -13,12 +13,16 @@ from tensors import decode, encode_all
 CLASSES = (ORTModelForFeatureExtraction, ORTModelForCustomTasks)
 
 
-def run(kind, file):
-    model = kind.from_pretrained(asked["folder"], subfolder="onnx", file_name=file)
-    outputs = model(pixel_values=torch.tensor(decode(asked["pixel_values"])))
+def run(model_class, file):
+    """Return the encoded outputs of a file in a class of Optimum."""
+    model = model_class.from_pretrained(request["folder"], subfolder="onnx", file_name=file)
+    outputs = model(pixel_values=torch.tensor(decode(request["pixel_values"])))
     return encode_all({name: value.numpy() for name, value in outputs.items()})
 
 
-asked = json.load(sys.stdin)
-answer = {file: {kind.__name__: run(kind, file) for kind in CLASSES} for file in asked["files"]}
+request = json.load(sys.stdin)
+answer = {
+    file: {model_class.__name__: run(model_class, file) for model_class in CLASSES}
+    for file in request["files"]
+}
 json.dump(answer, sys.stdout)

@@ -1,4 +1,4 @@
-"""transformers' image processors, those of torchvision, on folders.
+"""Run transformers' image processors (with torchvision) on the settings of folders.
 
 stdin: {folders: {folder: [picture]}}; stdout: {folder: [pixel values]}.
 """
@@ -15,8 +15,8 @@ MISSING = {
 }
 
 if not torch.version.cuda:
-    # torchvision's own operators are built for the other torch and do not load. Nothing here
-    # calls them, but it wants to know the arguments of two before it lets itself be imported.
+    # The operators of torchvision do not load with this build of torch. Nothing here calls them,
+    # but the import of torchvision needs the signatures of two.
     library = torch.library.Library("torchvision", "DEF")
     for name, arguments in MISSING.items():
         library.define(name + arguments)
@@ -26,6 +26,7 @@ from transformers import AutoImageProcessor  # noqa: E402
 
 
 def run(processor, picture):
+    """Return the encoded pixel values of a picture."""
     with Image.open(picture) as image:
         return encode(processor(image, return_tensors="np")["pixel_values"])
 

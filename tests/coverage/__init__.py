@@ -1,7 +1,7 @@
-"""What the converter does with each primitive of JAX, as a page: `docs/coverage.md`.
+"""The program that writes `docs/coverage.md`: what the converter does with each primitive of JAX.
 
     python -m tests.coverage > docs/coverage.md
 
-Which primitives there are is asked of JAX and Equinox, what becomes of each of the converter's own
-tables, and dtypes, operators and tests are measured with the functions of the tests.
+The primitives are read from JAX and Equinox, and their treatment from the tables of the converter.
+Dtypes and operators are measured with the functions of the tests.
 """

@@ -1,4 +1,4 @@
-"""Writes the page to the standard output."""
+"""Write the page to stdout."""
 
 from tests.coverage.page import page
 

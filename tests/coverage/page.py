@@ -1,4 +1,4 @@
-"""The page: a row for every primitive, and the reason of every refusal."""
+"""The page: a row for every primitive, and the reason for every refusal."""
 
 import jax
 
@@ -7,7 +7,7 @@ from converter.frontend.refused import REFUSAL_REASONS
 from tests.converter.harness.refused import REMAINING
 from tests.converter.harness.table import DTYPES
 from tests.coverage.primitives import opsets, primitives, ways
-from tests.coverage.tables import Use, tried
+from tests.coverage.tables import Use, uses_by_primitive
 
 HEAD = """# Can my function be converted?
 
@@ -45,16 +45,16 @@ Your browser finds a name with Ctrl+F.
 
 FLOATS = ("float32", "float16", "bfloat16")
 INTEGERS = tuple(d for d in DTYPES if "int" in d)
-MEASURED = (17, 18, 23, 26)
-SEVERAL = 8
-"""So many operators are named."""
+MEASURED_OPSETS = (17, 18, 23, 26)
+MAX_OPERATORS = 8
+"""The number of operators that a row names."""
 
-LONG = 25
-"""So many steps of a function are too many to tell which operators are of one of them."""
+MAX_STEPS = 25
+"""From this number of steps on, a function does not show the operators of one of its primitives."""
 
 
 def page() -> str:
-    """All of it."""
+    """Return the text of the page."""
     public = primitives()
     refused = {name for name in public if ways()[name] == "refused"}
     parts = [HEAD.format(jax=jax.__version__)]
@@ -73,50 +73,63 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 
 
 def _row(name: str) -> tuple[str, ...]:
-    uses = tried().get(name, [])
+    uses = uses_by_primitive().get(name, [])
     dtypes = set[str]().union(*(use.dtypes for use in uses))
     return (f"`{name}`", ways()[name], opsets(name), _dtypes(dtypes), _operators(uses))
 
 
-def _dtypes(found: set[str]) -> str:
-    """In the order of the table, those that are there together as one word."""
+def _dtypes(names_found: set[str]) -> str:
+    """Return the dtypes in the order of the table. All floats, or all integers, become one word."""
     words = []
     for word, names in (("floats", FLOATS), ("integers", INTEGERS)):
-        if found >= set(names):
+        if names_found >= set(names):
             words.append(word)
-            found = found - set(names)
-    return ", ".join([*words, *(d for d in DTYPES if d in found)])
+            names_found = names_found - set(names)
+    return ", ".join([*words, *(d for d in DTYPES if d in names_found)])
 
 
 def _operators(uses: list[Use]) -> str:
-    """Those of an opset that differ from those of the one before, in the shortest function that is
-    given numbers; a long one says nothing of its primitives."""
-    some = [use for use in uses if all(x.size for x in use.draw())]
-    shortest = sorted(some or uses, key=lambda use: use.steps)[:1]
-    found = [_at(use, opset) for use in shortest if use.steps < LONG for opset in MEASURED]
-    pairs = zip(MEASURED, found, ["", *found], strict=False)
-    told = [f"{opset}: {text}" for opset, text, before in pairs if text != before]
-    return "; ".join(told) if len(told) > 1 else "".join(found[-1:])
+    """Return the operators of a primitive, with opsets if they differ between opsets.
+
+    They are those of the shortest function with nonempty inputs. A long function is not used.
+    """
+    nonempty = [use for use in uses if all(x.size for x in use.draw())]
+    shortest = sorted(nonempty or uses, key=lambda use: use.steps)[:1]
+    texts = [
+        _operators_at(use, opset)
+        for use in shortest
+        if use.steps < MAX_STEPS
+        for opset in MEASURED_OPSETS
+    ]
+    pairs = zip(MEASURED_OPSETS, texts, ["", *texts], strict=False)
+    changes = [f"{opset}: {text}" for opset, text, before in pairs if text != before]
+    return "; ".join(changes) if len(changes) > 1 else "".join(texts[-1:])
 
 
-def _at(use: Use, opset: int) -> str:
+def _operators_at(use: Use, opset: int) -> str:
     try:
-        found = use.operators(opset)
+        operators = use.operators(opset)
     except UnsupportedError:
         return ""
-    rest = f" and {len(found) - SEVERAL} more" if len(found) > SEVERAL else ""
-    return ", ".join(found[:SEVERAL]) + rest
+    ending = f" and {len(operators) - MAX_OPERATORS} more" if len(operators) > MAX_OPERATORS else ""
+    return ", ".join(operators[:MAX_OPERATORS]) + ending
 
 
 def _refusals(names: set[str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for name in sorted(names):
         by_reason.setdefault(REFUSAL_REASONS[name], []).append(f"`{name}`")
-    rows = [f"| {why} | {', '.join(found)} |" for why, found in sorted(by_reason.items())]
+    rows = [
+        f"| {reason} | {', '.join(primitive_names)} |"
+        for reason, primitive_names in sorted(by_reason.items())
+    ]
     return "\n".join(["| reason | primitives |", "|---|---|", *rows]) + "\n"
 
 
 def _harness() -> str:
-    """What is left of it."""
+    """Return the table of JAX's harness: the remaining cases, and the reason for each."""
     lines = ["| left | reason |", "|---|---|"]
-    return "\n".join([*lines, *(f"| `{name}` | {why} |" for name, why in REMAINING.items())]) + "\n"
+    return (
+        "\n".join([*lines, *(f"| `{name}` | {reason} |" for name, reason in REMAINING.items())])
+        + "\n"
+    )

@@ -1,4 +1,4 @@
-"""Every primitive that JAX and Equinox define, and what the converter does with it."""
+"""The primitives that JAX and Equinox define, and how the converter treats them."""
 
 import importlib
 import sys
@@ -28,60 +28,65 @@ PUBLIC = (
     *("jax.interpreters.ad", "jax.interpreters.batching", "jax.interpreters.partial_eval"),
     *("jax.custom_batching", "jax.custom_derivatives"),
 )
-"""Modules of JAX's that are there for others and hold primitives."""
+"""Public modules of JAX with primitives."""
 
-MORE = (
+OTHER_MODULES = (
     *("jax.experimental.checkify", "jax.experimental.pallas", "jax.experimental.xla_metadata"),
     *("jax.experimental.custom_partitioning", "jax.experimental.layout", "jax.export"),
     *("jax.nn", "jax.scipy.special", "equinox", "equinox.internal", "equinox.debug"),
 )
-"""What brings in the modules that define the others."""
+"""Modules whose import also imports the modules that define the other primitives."""
 
-INSIDE = ("jax._src", "equinox")
+DEFINING_PACKAGES = ("jax._src", "equinox")
 
 ON_CHIPS = (
     *("jax._src.pallas.mosaic", "jax._src.pallas.triton", "jax._src.pallas.fuser"),
     *("jax._src.pallas.einshape", "jax._src.tpu_custom_call"),
 )
-"""What kernels for an accelerator are made of, which other tests may have brought in."""
+"""Modules with primitives of kernels for accelerators. Other tests may have imported them."""
 
 
 def primitives() -> dict[str, bool]:
-    """By name, and whether it is public."""
-    public = {name for module in map(importlib.import_module, PUBLIC) for name in _held(module)}
-    for module in MORE:
+    """Return whether each primitive is public, by name."""
+    public = {
+        name for module in map(importlib.import_module, PUBLIC) for name in _primitive_names(module)
+    }
+    for module in OTHER_MODULES:
         importlib.import_module(module)
     loaded = [
         m
         for name, m in sorted(sys.modules.items())
-        if name.startswith(INSIDE) and not name.startswith(ON_CHIPS)
+        if name.startswith(DEFINING_PACKAGES) and not name.startswith(ON_CHIPS)
     ]
-    every = public | {name for module in loaded for name in _held(module)}
-    return {name: name in public for name in sorted(every)}
+    names = public | {name for module in loaded for name in _primitive_names(module)}
+    return {name: name in public for name in sorted(names)}
 
 
-def _held(module: ModuleType) -> Iterator[str]:
+def _primitive_names(module: ModuleType) -> Iterator[str]:
+    """Yield the names of the primitives in a module."""
     return (v.name for v in vars(module).values() if isinstance(v, Primitive))
 
 
-ARRANGED = frozenset().union(
+ELIMINATED_BY_PASSES = frozenset().union(
     *(step.eliminates for step in passes.distinct_passes()),
     pooling.pooling_rules(17, False, find_target(DEFAULT_TARGET)),
 )
-"""Primitives that the passes bring into another form before the lowering."""
+"""Primitives that passes replace before lowering."""
 
 
 def ways() -> Mapping[str, str]:
-    """By primitive, what becomes of it. Later rows go before earlier ones."""
+    """Return how the converter treats each primitive. Later rows override earlier ones."""
     linear = {op.name for op in ops.defined_ops() if op.linear is not Linear.NOT}
-    whole = {name for name, found in BUILTIN_EXPANSIONS.items() if found.of_complex}
-    of_complex = {*registry_of_complex.COMPLEX_RULES, *linear, *whole}
+    complex_expansions = {
+        name for name, expansion in BUILTIN_EXPANSIONS.items() if expansion.of_complex
+    }
+    of_complex = {*registry_of_complex.COMPLEX_RULES, *linear, *complex_expansions}
     return {
         **dict.fromkeys(REFUSAL_REASONS, "refused"),
         **dict.fromkeys(of_complex, "of both parts, by themselves"),
         **dict.fromkeys(DROPPED_PRIMITIVES, "left out, with a warning"),
         **dict.fromkeys(
-            ARRANGED
+            ELIMINATED_BY_PASSES
             | {op.name for op in ELIMINATED_OPS}
             | array_forms.IDENTITY_PRIMITIVES
             | array_forms.DRAWING_PRIMITIVES,
@@ -95,9 +100,11 @@ def ways() -> Mapping[str, str]:
 
 
 def opsets(name: str) -> str:
-    """From which opset on a primitive has a rule or an expansion, and where a newer one is."""
+    """Return the opset from which a primitive has a rule, and the opsets with a newer rule."""
     if decompositions.find_decomposition(name) is not None:
         return "17"
     rules = [lowerings.find_lowering(ops.op_by_name(name), opset) for opset in OPSETS]
     changes = zip(OPSETS, rules, [None, *rules], strict=False)
-    return ", ".join(str(opset) for opset, rule, before in changes if rule is not before) or "17"
+    return (
+        ", ".join(str(opset) for opset, rule, previous in changes if rule is not previous) or "17"
+    )

@@ -1,4 +1,4 @@
-"""The functions that the tests try: which primitives each holds, of which dtypes."""
+"""The functions of the tests, with their primitives and dtypes."""
 
 import warnings
 from collections import defaultdict
@@ -18,18 +18,18 @@ from tests.converter.test_rules import EXAMPLES, equations
 from tests.programs.table import SUBJECTS
 
 SAMPLE = 12
-"""So many of a group of JAX's harness does the full tier try."""
+"""The number of cases that the full tier tries of a group of JAX's harness."""
 
 GROUPS = {
     "reduce_window_add": "reduce_window_sum",
     **{f"scatter_{name}": f"scatter-{name}" for name in ("add", "max", "min", "mul")},
 }
-"""Groups of JAX's harness that are called otherwise than their primitive."""
+"""Groups of JAX's harness whose name differs from that of the primitive."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """A function that a test tries, what draws its inputs, their dtypes, and how long it is."""
+    """A function of a test. `draw` draws its inputs, and `steps` is its number of equations."""
 
     fn: Callable[..., Any]
     draw: Callable[[], Sequence[np.ndarray]]
@@ -37,7 +37,7 @@ class Use:
     steps: float = 0
 
     def operators(self, opset: int) -> list[str]:
-        """What the file holds."""
+        """Return the operators of the file at an opset."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             export = converter.to_onnx(self.fn, list(self.draw()), opset=opset)
@@ -45,16 +45,16 @@ class Use:
 
 
 @cache
-def tried() -> dict[str, list[Use]]:
-    """The uses of each primitive; what JAX's harness has is counted where it is right."""
-    every = defaultdict[str, list[Use]](list)
+def uses_by_primitive() -> dict[str, list[Use]]:
+    """Return the uses of each primitive. Cases of JAX's harness count if they are supported."""
+    uses = defaultdict[str, list[Use]](list)
     for name, use in (*_examples(), *_functions(), *_harness()):
-        every[name].append(use)
-    return every
+        uses[name].append(use)
+    return uses
 
 
 def _examples() -> Iterator[tuple[str, Use]]:
-    """Each shows the primitive that it is called by."""
+    """Yield the examples of single primitives, by the name of the primitive."""
     for name, (fn, specs) in EXAMPLES.items():
         if ("B", 4) not in specs:
             args = inputs(specs)
@@ -62,26 +62,27 @@ def _examples() -> Iterator[tuple[str, Use]]:
 
 
 def _functions() -> Iterator[tuple[str, Use]]:
+    """Yield the programs of the tests, once for each primitive in them."""
     for subject, cases in SUBJECTS.items():
         for case in cases if subject != "public" else ():
             if case.params is None and not case.x64:
                 args = inputs(case.specs)
                 eqns = list(equations(jax.make_jaxpr(case.fn)(*args).jaxpr))
-                for name, dtypes in _held(eqns).items():
+                for name, dtypes in _dtypes_by_primitive(eqns).items():
                     yield name, Use(case.fn, partial(list, args), dtypes, len(eqns))
 
 
-def _held(eqns: Sequence[Any]) -> dict[str, set[str]]:
-    """The primitives of a function, and the dtypes of what each reads."""
-    held: dict[str, set[str]] = {}
+def _dtypes_by_primitive(eqns: Sequence[Any]) -> dict[str, set[str]]:
+    """Return the dtypes of operands by primitive."""
+    by_primitive: dict[str, set[str]] = {}
     for eqn in eqns:
         names = {v.aval.dtype.name for v in eqn.invars if v.aval.dtype.name in DTYPES}
-        held.setdefault(eqn.primitive.name, set()).update(names)
-    return held
+        by_primitive.setdefault(eqn.primitive.name, set()).update(names)
+    return by_primitive
 
 
 def _harness() -> Iterator[tuple[str, Use]]:
-    """The full tier's sample of JAX's harness, named after primitives."""
+    """Yield the cases of JAX's harness in the full tier, by the name of the primitive."""
     for name, harness in sample(whole(), SAMPLE).items():
         if reason(name) is None:
             group, dtypes = harness.group_name, {np.dtype(harness.dtype).name}

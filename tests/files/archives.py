@@ -1,4 +1,4 @@
-"""Changes of zip and tar archives, of LZ4 frames, and of runs of arrays."""
+"""Random changes of zip and tar archives, of LZ4 frames, and of sequences of `.npy` records."""
 
 import io
 import random
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import lz4.frame
 
-from tests.files.changes import flat, number, table
+from tests.files.changes import change_json, draw_number, flat
 
 Change = Callable[[random.Random, bytes], bytes]
 BLOCK = tarfile.BLOCKSIZE
@@ -20,52 +20,59 @@ TYPES = ("<f4", "<f2", "|V2", "<V2", "<f8", "|O", ">f4", "<U9999", "<i8", "|b1",
 TYPES += ("[('a', 1)]",)
 
 
-def arrays(rng: random.Random, data: bytes) -> bytes:
-    """A run of `.npy` records with a header that says something else."""
+def change_arrays(rng: random.Random, data: bytes) -> bytes:
+    """Change a header in a sequence of `.npy` records."""
     if rng.random() < 0.3:
         return flat(rng, data)
     header = rng.choice(list(re.finditer(rb"\{'descr'[^\n]*\n", data)))
     text = header[0].decode("latin-1")
-    other = rng.choice(("True", "None", "0", "__import__('os')"))
+    order_value = rng.choice(("True", "None", "0", "__import__('os')"))
     texts = (
         re.sub(r"\(.*?\)", f"({rng.choice(SHAPES)})", text),
         re.sub(r"'[<>|=]\w+'", f"'{rng.choice(TYPES)}'", text),
-        text.replace("False", other),
+        text.replace("False", order_value),
         flat(rng, header[0]).decode("latin-1"),
     )
     changed = rng.choice(texts).encode("latin-1")
     start, end = header.span()
-    # The length before it fits, or not.
-    size = min(len(changed), 65535).to_bytes(2, "little") if rng.random() < 0.9 else number(rng)
+    # In one of ten files the length of the header is wrong.
+    size = (
+        min(len(changed), 65535).to_bytes(2, "little") if rng.random() < 0.9 else draw_number(rng)
+    )
     return data[: start - 2] + size + changed + data[end:]
 
 
-def zipped(rng: random.Random, data: bytes, change: Change, aim: str) -> bytes:
-    """A zip archive with another member, or with tables that lie; `aim` is the favourite."""
+def change_zip(rng: random.Random, data: bytes, change: Change, favourite: str) -> bytes:
+    """Change a member of a zip archive, or a number in its tables.
+
+    Members whose names end in `favourite` are preferred, and changed by `change`.
+    """
     if rng.random() < 0.15:
         return flat(rng, data)
     if rng.random() < 0.35:
-        heads = [m.start() for m in re.finditer(rb"PK(\x01\x02|\x03\x04|\x05\x06|\x06.)", data)]
-        at, value = rng.choice(heads) + rng.randrange(4, 46), number(rng)
+        header_starts = [
+            m.start() for m in re.finditer(rb"PK(\x01\x02|\x03\x04|\x05\x06|\x06.)", data)
+        ]
+        at, value = rng.choice(header_starts) + rng.randrange(4, 46), draw_number(rng)
         return data[:at] + value + data[at + len(value) :]
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    aimed = [name for name in members if name.endswith(aim)]
-    name = rng.choice(aimed if rng.random() < 0.85 else list(members))
-    members[name] = (change if name in aimed else flat)(rng, members[name])
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    favourites = [name for name in contents if name.endswith(favourite)]
+    name = rng.choice(favourites if rng.random() < 0.85 else list(contents))
+    contents[name] = (change if name in favourites else flat)(rng, contents[name])
     if rng.random() < 0.1:
-        members[rng.choice(("../a", "", "a/data.pkl", "w/data/0/", "x" * 70))] = members.pop(name)
+        contents[rng.choice(("../a", "", "a/data.pkl", "w/data/0/", "x" * 70))] = contents.pop(name)
     out, method = io.BytesIO(), rng.choice((zipfile.ZIP_STORED,) * 4 + (zipfile.ZIP_DEFLATED,))
     with zipfile.ZipFile(out, "w", method) as archive:
-        for key, content in members.items():
+        for key, content in contents.items():
             archive.writestr(zipfile.ZipInfo(key), content, archive.compression)
     return out.getvalue()
 
 
-def compressed(rng: random.Random, data: bytes) -> bytes:
-    """An Equimo archive with something changed in a member, a header, or the frame."""
-    change = rng.choice((flat, blocks, members, headers))
-    if change in (flat, blocks):
+def change_equimo_archive(rng: random.Random, data: bytes) -> bytes:
+    """Change a member, a header or the frame of an Equimo archive."""
+    change = rng.choice((flat, change_blocks, change_members, change_headers))
+    if change in (flat, change_blocks):
         return change(rng, data)
     return lz4.frame.compress(
         change(rng, lz4.frame.decompress(data)),
@@ -77,31 +84,31 @@ def compressed(rng: random.Random, data: bytes) -> bytes:
     )
 
 
-def blocks(rng: random.Random, frame: bytes) -> bytes:
-    """A frame whose blocks are cut, repeated, empty or of another length."""
+def change_blocks(rng: random.Random, frame: bytes) -> bytes:
+    """Cut, repeat, empty or damage a block of a frame, or change its length."""
     at = start = 7 + 8 * (frame[4] >> 3 & 1)
     parts = []
     while size := int.from_bytes(frame[at : at + 4], "little") & 0x7FFFFFFF:
         size += 4 + 4 * (frame[4] >> 4 & 1)
         parts.append(frame[at : at + size])
         at += size
-    chosen = rng.randrange(len(parts))
-    block = parts[chosen]
-    others = (
+    index = rng.randrange(len(parts))
+    block = parts[index]
+    replacements = (
         block * rng.choice((0, 2, 10)),
-        number(rng).ljust(4, b"\0")[:4] + block[4:],
+        draw_number(rng).ljust(4, b"\0")[:4] + block[4:],
         b"\x01\x00\x00\x00\x00" * rng.choice((1, 20_000)) + block,
         block[:4] + flat(rng, block[4:]),
     )
-    parts[chosen] = rng.choice(others)
+    parts[index] = rng.choice(replacements)
     return frame[:start] + b"".join(parts) + frame[at:]
 
 
-def members(rng: random.Random, whole: bytes) -> bytes:
-    """A tar archive whose metadata or weights are changed, and its headers true."""
+def change_members(rng: random.Random, archive: bytes) -> bytes:
+    """Change the metadata or weights in a tar archive with correct headers."""
     out = io.BytesIO()
     with (
-        tarfile.open(fileobj=io.BytesIO(whole)) as source,
+        tarfile.open(fileobj=io.BytesIO(archive)) as source,
         tarfile.open(fileobj=out, mode="w", format=rng.choice((0, 1, 2))) as target,
     ):
         infos = source.getmembers()
@@ -109,7 +116,9 @@ def members(rng: random.Random, whole: bytes) -> bytes:
         for info in infos:
             content = source.extractfile(info).read()
             if info is chosen:
-                content = (table if info.name.endswith(".json") else arrays)(rng, content)
+                content = (change_json if info.name.endswith(".json") else change_arrays)(
+                    rng, content
+                )
                 info.name = rng.choice((info.name,) * 9 + ("../w", "weights.eqx", "x" * 99))
             info.size = len(content)
             for _ in range(rng.choice((1,) * 20 + (2,))):
@@ -117,14 +126,14 @@ def members(rng: random.Random, whole: bytes) -> bytes:
     return out.getvalue()
 
 
-def headers(rng: random.Random, whole: bytes) -> bytes:
-    """A tar archive with one header that lies, and the checksum that belongs to it."""
-    found = [m.start() - 257 for m in re.finditer(b"ustar", whole) if m.start() % BLOCK == 257]
-    at = rng.choice(found)
-    place, size = rng.choice(((0, 100), (124, 12), (156, 1), (157, 100), (257, 8), (345, 155)))
-    header = bytearray(whole[at : at + BLOCK])
-    value = flat(rng, bytes(header[place : place + size]))[:size]
-    header[place : place + len(value)] = value
+def change_headers(rng: random.Random, archive: bytes) -> bytes:
+    """Change a header of a tar archive, with its correct checksum."""
+    starts = [m.start() - 257 for m in re.finditer(b"ustar", archive) if m.start() % BLOCK == 257]
+    at = rng.choice(starts)
+    offset, size = rng.choice(((0, 100), (124, 12), (156, 1), (157, 100), (257, 8), (345, 155)))
+    header = bytearray(archive[at : at + BLOCK])
+    value = flat(rng, bytes(header[offset : offset + size]))[:size]
+    header[offset : offset + len(value)] = value
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
-    return whole[:at] + bytes(header) + whole[at + BLOCK :]
+    return archive[:at] + bytes(header) + archive[at + BLOCK :]

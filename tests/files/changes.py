@@ -1,4 +1,4 @@
-"""Changes of bytes, numbers and JSON that any format may suffer, and of pickled programs."""
+"""Random changes of bytes, numbers, JSON and pickles."""
 
 import copy
 import json
@@ -10,7 +10,7 @@ NUMBERS = (0, 1, 2, 127, 128, 255, 256, 65535, 1 << 31, (1 << 32) - 1, (1 << 48)
 NUMBERS += ((1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 
 DEEP = "(deep)"
-"""What stands for a value that is too deep, or has too many digits, for a library to write."""
+"""A placeholder for a value that is too deep, or has too many digits, for a library to write."""
 
 VALUES: tuple[Any, ...] = (
     *(None, True, 0.5, -0.0, 1e308, float("inf"), float("nan"), "", "a" * 1000, "../w", "/etc"),
@@ -21,7 +21,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def flat(rng: random.Random, data: bytes) -> bytes:
-    """One to three changes anywhere, the beginning and the end more often than the middle."""
+    """Make one to three changes of bytes, more often near the beginning and the end."""
     content = bytearray(data or b"\0")
     for _ in range(rng.randint(1, 3)):
         span = max(1, int(len(content) * rng.choice((0.02, 0.1, 1.0))))
@@ -38,42 +38,42 @@ def flat(rng: random.Random, data: bytes) -> bytes:
             case 3:
                 content[start:start] = content[start : start + piece] * rng.choice((1, 2, 1000))
             case 4:
-                content[start : start + 8] = number(rng)
+                content[start : start + 8] = draw_number(rng)
             case _:
                 del content[start:]
         content = content or bytearray(1)
     return bytes(content)
 
 
-def number(rng: random.Random) -> bytes:
-    """A size that may be anything, in one of the widths that sizes have."""
+def draw_number(rng: random.Random) -> bytes:
+    """Draw a number as 1, 2, 4 or 8 bytes."""
     width = rng.choice((1, 2, 4, 8))
     value = rng.choice((*NUMBERS, rng.randrange(1 << 16))) % (1 << 8 * width)
     return value.to_bytes(width, rng.choice(("little", "big")))
 
 
-def table(rng: random.Random, text: bytes) -> bytes:
-    """A JSON table with one to three values that are others, gone, moved or given twice."""
+def change_json(rng: random.Random, text: bytes) -> bytes:
+    """Replace, remove, move or duplicate one to three values of a JSON document."""
     value = json.loads(text)
     for _ in range(rng.randint(1, 3)):
-        holder, key = _place(rng, value)
+        holder, key = _draw_entry(rng, value)
         match rng.randrange(5):
             case 0:
                 del holder[key]
             case 1 if isinstance(holder, dict):
                 holder[rng.choice(("", "a", "a" * 300, "../a", "\0", "é"))] = holder[key]
             case 2:
-                other, name = _place(rng, value)
-                holder[key] = copy.deepcopy(other[name])
+                other_holder, other_key = _draw_entry(rng, value)
+                holder[key] = copy.deepcopy(other_holder[other_key])
             case _:
                 holder[key] = copy.deepcopy(rng.choice(VALUES))
         if not value:
             break
-    return _written(rng, value)
+    return _to_bytes(rng, value)
 
 
-def _place(rng: random.Random, value: Any) -> tuple[Any, Any]:
-    """Somewhere in a table: what holds a value, and where."""
+def _draw_entry(rng: random.Random, value: Any) -> tuple[Any, Any]:
+    """Draw a value of a document. Return the list or dictionary that holds it, and its key."""
     while True:
         key = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
         inner = value[key]
@@ -82,7 +82,8 @@ def _place(rng: random.Random, value: Any) -> tuple[Any, Any]:
         value = inner
 
 
-def _written(rng: random.Random, value: Any) -> bytes:
+def _to_bytes(rng: random.Random, value: Any) -> bytes:
+    """Return the document as text, sometimes with a duplicate key or wrong syntax."""
     depth = rng.choice((9, 900, 100_000))
     deep = rng.choice(("[" * depth + "]" * depth, '{"a":' * depth, "9" * depth))
     text = json.dumps(value).replace(f'"{DEEP}"', deep)
@@ -91,7 +92,7 @@ def _written(rng: random.Random, value: Any) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-EVIL = (
+FORBIDDEN_PROGRAMS = (
     b"cos\nmkdir\nX\x08\x00\x00\x00evidence\x85R",
     b"\x8c\x02os\x8c\x05mkdir\x93\x8c\x08evidence\x85R",
     b"(ios\nmkdir\nX\x08\x00\x00\x00evidenceo",
@@ -102,9 +103,9 @@ EVIL = (
     b"}X\x03\x00\x00\x00abcK\x01sb",
     b"\x82\x01",
 )
-"""Programs within the program that ask for code, or nearly do."""
+"""Parts of pickles that call code, or nearly do."""
 
-BOMBS = (
+COSTLY_PROGRAMS = (
     b"})" + b"\x85" * 50_000 + b"Ns0",
     b"})" + b"q\x00h\x00\x86" * 30 + b"Ns0",
     b"Nr\xff\xff\xff\x7f0",
@@ -116,33 +117,33 @@ BOMBS = (
     b"V" + b"\\u0041" * 5000 + b"\n",
     b"L" + b"9" * 6000 + b"L\n",
 )
-"""Programs that take much, at least elsewhere."""
+"""Parts of pickles that take much time or memory in some readers."""
 
 
-def program(rng: random.Random, whole: bytes) -> bytes:
-    """A pickle with one to three operations that are others, gone, repeated or made up."""
-    places = [place for _, _, place in pickletools.genops(whole)]
-    ends = [*places[1:], len(whole)]
-    parts = [whole[a:b] for a, b in zip(places, ends, strict=True)]
+def change_pickle(rng: random.Random, program: bytes) -> bytes:
+    """Change, remove, repeat or insert one to three operations of a pickle."""
+    starts = [start for _, _, start in pickletools.genops(program)]
+    ends = [*starts[1:], len(program)]
+    parts = [program[a:b] for a, b in zip(starts, ends, strict=True)]
     for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(len(parts))
+        index = rng.randrange(len(parts))
         match rng.randrange(7):
             case 0:
-                parts[at] = b""
+                parts[index] = b""
             case 1:
-                parts[at] *= rng.choice((2, 3, 1000))
+                parts[index] *= rng.choice((2, 3, 1000))
             case 2:
-                other = rng.randrange(len(parts))
-                parts[at], parts[other] = parts[other], parts[at]
+                other_index = rng.randrange(len(parts))
+                parts[index], parts[other_index] = parts[other_index], parts[index]
             case 3:
-                parts[at] += rng.choice(EVIL)
+                parts[index] += rng.choice(FORBIDDEN_PROGRAMS)
             case 4:
-                parts[at] += rng.choice(BOMBS)
+                parts[index] += rng.choice(COSTLY_PROGRAMS)
             case 5:
-                # The operation stays, and its argument is another.
-                parts[at] = parts[at][:1] + number(rng) + parts[at][1:][8:]
+                # The operation is unchanged, and its argument is another.
+                parts[index] = parts[index][:1] + draw_number(rng) + parts[index][1:][8:]
             case _:
                 code = rng.choice(pickletools.opcodes).code.encode("latin-1")
-                parts[at] += code + rng.randbytes(rng.choice((0, 0, 1, 2, 4, 8)))
+                parts[index] += code + rng.randbytes(rng.choice((0, 0, 1, 2, 4, 8)))
     changed = b"".join(parts)
     return flat(rng, changed) if rng.random() < 0.1 else changed

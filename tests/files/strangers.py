@@ -1,4 +1,7 @@
-"""ONNX files and manifests of strangers: sound ones of the zoo's small networks, changed."""
+"""Changes of an output in the ONNX files of small networks of the zoo.
+
+The names of the functions are parameter ids of tests.
+"""
 
 import random
 from collections.abc import Callable
@@ -12,71 +15,75 @@ OTHER_TYPES = (TensorProto.INT64, TensorProto.BOOL, TensorProto.DOUBLE, TensorPr
 
 
 def renamed(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output has another name."""
+    """Give an output another name."""
     _rename(graph, output.name, "renamed")
     output.name = "renamed"
 
 
 def missing(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output is not given, if there is another."""
+    """Remove an output, if there is another."""
     if len(graph.output) > 1:
         graph.output.remove(output)
 
 
 def flat(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output has one axis."""
-    _append(graph, output, "Reshape", [_whole(graph, [-1])])
+    """Reshape an output to one axis."""
+    _append(graph, output, "Reshape", [_add_integers(graph, [-1])])
 
 
 def nested(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output has one axis more."""
-    _append(graph, output, "Unsqueeze", [_whole(graph, [0])])
+    """Add an axis to an output."""
+    _append(graph, output, "Unsqueeze", [_add_integers(graph, [0])])
 
 
 def averaged(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output has one axis less."""
-    _append(graph, output, "ReduceMean", [_whole(graph, [rng.choice((0, 1, -1))])], keepdims=0)
+    """Average an output over an axis, which is removed."""
+    _append(
+        graph, output, "ReduceMean", [_add_integers(graph, [rng.choice((0, 1, -1))])], keepdims=0
+    )
 
 
 def summed(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output is one number."""
+    """Sum an output to one number."""
     _append(graph, output, "ReduceSum", [], keepdims=0)
 
 
 def cut(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output has few rows along an axis, or none."""
+    """Slice an output to at most three rows along an axis."""
     ends, axes = [rng.randrange(4)], [rng.randrange(2)]
-    places = [_whole(graph, values) for values in ([0], ends, axes)]
-    _append(graph, output, "Slice", places)
+    bounds = [_add_integers(graph, values) for values in ([0], ends, axes)]
+    _append(graph, output, "Slice", bounds)
 
 
 def doubled(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output has twice as many rows along an axis."""
+    """Concatenate an output with itself along an axis."""
     _append(graph, output, "Concat", [f"{output.name}_before"], axis=rng.choice((0, 1, -1)))
 
 
 def cast(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output has another type."""
-    kind = rng.choice(OTHER_TYPES)
-    _append(graph, output, "Cast", [], to=kind)
-    graph.output[-1].type.tensor_type.elem_type = kind
+    """Cast an output to another dtype."""
+    dtype = rng.choice(OTHER_TYPES)
+    _append(graph, output, "Cast", [], to=dtype)
+    graph.output[-1].type.tensor_type.elem_type = dtype
 
 
 def no_number(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output is not a number anywhere."""
+    """Replace all values of an output by NaN."""
     graph.initializer.append(helper.make_tensor("nan", TensorProto.FLOAT, [1], [float("nan")]))
     _append(graph, output, "Mul", ["nan"])
 
 
 def a_list(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output is a list of arrays."""
+    """Make an output a sequence of arrays."""
     _append(graph, output, "SequenceConstruct", [])
-    own = helper.make_tensor_sequence_value_info(graph.output[-1].name, TensorProto.FLOAT, None)
-    graph.output[-1].CopyFrom(own)
+    sequence_info = helper.make_tensor_sequence_value_info(
+        graph.output[-1].name, TensorProto.FLOAT, None
+    )
+    graph.output[-1].CopyFrom(sequence_info)
 
 
 def turned(rng: random.Random, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """An output has its axes the other way round."""
+    """Reverse the axes of an output."""
     _append(graph, output, "Transpose", [])
 
 
@@ -86,8 +93,8 @@ CHANGES: tuple[Change, ...] = (
 )
 
 
-def changed(rng: random.Random, data: bytes, change: Change) -> bytes:
-    """A file of which one output is another."""
+def change_file(rng: random.Random, data: bytes, change: Change) -> bytes:
+    """Return the file with a change of a random output."""
     model = onnx.load_from_string(data)
     change(rng, model.graph, rng.choice(list(model.graph.output)))
     return model.SerializeToString()
@@ -96,24 +103,28 @@ def changed(rng: random.Random, data: bytes, change: Change) -> bytes:
 def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
     for node in graph.node:
         for names in (node.input, node.output):
-            for place, name in enumerate(names):
+            for index, name in enumerate(names):
                 if name == old:
-                    names[place] = new
+                    names[index] = new
 
 
 def _append(
-    graph: onnx.GraphProto, output: onnx.ValueInfoProto, op: str, more: list[str], **how: object
+    graph: onnx.GraphProto,
+    output: onnx.ValueInfoProto,
+    op: str,
+    inputs: list[str],
+    **attributes: object,
 ) -> None:
-    """Put a node behind an output, whose shape is not declared then."""
+    """Append a node to an output, whose shape is then not declared."""
     name, kind = output.name, output.type.tensor_type.elem_type
     _rename(graph, name, f"{name}_before")
-    graph.node.append(helper.make_node(op, [f"{name}_before", *more], [name], **how))
+    graph.node.append(helper.make_node(op, [f"{name}_before", *inputs], [name], **attributes))
     graph.output.remove(output)
     graph.output.append(helper.make_tensor_value_info(name, kind, None))
 
 
-def _whole(graph: onnx.GraphProto, values: list[int]) -> str:
-    """A constant of whole numbers."""
+def _add_integers(graph: onnx.GraphProto, values: list[int]) -> str:
+    """Add a constant of integers. Return its name."""
     name = f"constant_{len(graph.initializer)}"
     graph.initializer.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
     return name

@@ -1,4 +1,4 @@
-"""Files that somebody changed give tensors or one sentence, quickly and in little memory."""
+"""Changed files have to give tensors or one sentence, in limited time and memory."""
 
 import subprocess
 import sys
@@ -9,11 +9,11 @@ import pytest
 
 from tests.files.formats import FORMATS, INDEX
 
-FINE = ("read", "refused")
+ACCEPTED = ("read", "refused")
 
 
-def hunt(name: str, seed: int, count: int, folder: Path) -> Iterator[str]:
-    """What is wrong with any of so many files, read in a process that may die of one."""
+def find_faults(name: str, seed: int, count: int, folder: Path) -> Iterator[str]:
+    """Yield the faults of `count` changed files, read in a process that is restarted if it dies."""
     seeds = folder / "seeds"
     seeds.mkdir(parents=True)
     for key, content in FORMATS[name].seeds(folder).items():
@@ -24,23 +24,23 @@ def hunt(name: str, seed: int, count: int, folder: Path) -> Iterator[str]:
     while index < count:
         numbers = map(str, (seed, index, count))
         command = [sys.executable, "-m", "tests.files.worker", name, *numbers, str(folder)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        outcomes = done.stdout.splitlines()
+        process = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        outcomes = process.stdout.splitlines()
         if index + len(outcomes) < count:
-            outcomes.append(f"the process ended with {done.returncode}")
-        for at, outcome in enumerate(outcomes, index):
-            if outcome not in FINE:
-                yield f"{name} {seed}/{at}: {outcome}"
+            outcomes.append(f"the process ended with {process.returncode}")
+        for file_index, outcome in enumerate(outcomes, index):
+            if outcome not in ACCEPTED:
+                yield f"{name} {seed}/{file_index}: {outcome}"
         index += len(outcomes)
 
 
 @pytest.mark.parametrize("name", ["pth", "equimo", "npz", "safetensors"])
-def test_a_few_of_the_formats_with_most_in_them(name, tmp_path):
-    assert not [*hunt(name, 0, 10, tmp_path)]
+def test_a_few_files_of_each_container(name, tmp_path):
+    assert not [*find_faults(name, 0, 10, tmp_path)]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", FORMATS)
-def test_two_thousand_files(name, tmp_path, pytestconfig):
+def test_many_files_of_every_format(name, tmp_path, pytestconfig):
     seed = pytestconfig.getoption("--seed")
-    assert not [*hunt(name, seed, 2000 // len(FORMATS), tmp_path)]
+    assert not [*find_faults(name, seed, 2000 // len(FORMATS), tmp_path)]

@@ -1,6 +1,6 @@
-"""A process that reads files which somebody changed; it tells of each what became of it.
+"""A program that reads changed files and prints the outcome of each.
 
-It may take 300 MB more than it has once everything is imported, and a hook sees whatever Python
+The process may take 300 MB more than after its imports. An audit hook observes whatever Python
 imports, compiles, runs or writes.
 """
 
@@ -13,72 +13,73 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from tests.files.formats import FORMATS, changed
+from tests.files.formats import FORMATS, write_changed_file
 from weights.errors import WeightsError
 from zoo.common.errors import ZooError
 
-ROOM = 300 << 20
+MEMORY_BYTES = 300 << 20
 
 SECONDS = 5
-"""For one file; whoever takes longer is ended by SIGALRM."""
+"""The time for one file. After it, SIGALRM ends the process."""
 
 NAMELESS = tempfile.gettempdir()
-"""Where an archive is decompressed into a file without a name: the folder itself is opened."""
+"""The folder in which archives are decompressed into files without a name. Opening such a file
+reports the folder."""
 
 HARMLESS = ("object.", "marshal.", "sys._", "builtins.id", "os.listdir", "os.scandir", "gc.")
 
 
-class Watch:
-    """What ran while a file was read, though nothing may."""
+class AuditHook:
+    """An audit hook that records the forbidden events while a file is read."""
 
     def __init__(self) -> None:
-        self.seen: list[str] | None = None
+        self.events: list[str] | None = None
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self.seen is None or event.startswith(HARMLESS):
+        if self.events is None or event.startswith(HARMLESS):
             return
-        place, mode, _ = arguments if event == "open" else ("", "w", 0)
-        nameless = place == NAMELESS
-        if isinstance(mode, str) and set(mode) & set("wax+") and not nameless:
-            self.seen.append(f"{event} {arguments!r}"[:200])
+        path, mode, _ = arguments if event == "open" else ("", "w", 0)
+        is_nameless_file = path == NAMELESS
+        if isinstance(mode, str) and set(mode) & set("wax+") and not is_nameless_file:
+            self.events.append(f"{event} {arguments!r}"[:200])
 
 
-def judge(name: str, path: Path, watch: Watch) -> str:
-    """`read`, `refused`, or what is wrong."""
-    watch.seen = []
+def read_file(name: str, path: Path, hook: AuditHook) -> str:
+    """Read a file. Return `read`, `refused`, or the fault."""
+    hook.events = []
     try:
         FORMATS[name].read(path)
         outcome = "read"
     except (WeightsError, ZooError) as error:
         text = str(error)
-        sentence = text.count("\n") == 0 and len(text) < 1000 and text.isprintable()
-        outcome = "refused" if sentence else f"no sentence: {text[:500]!r}"
-    except BaseException as error:  # whatever it is, it is what we look for
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        outcome = f"{type(error).__name__} in {where.name} ({where.filename}:{where.lineno})"
-    ran, watch.seen = watch.seen, None
-    return f"ran {ran[0]}" if ran else outcome
+        is_sentence = text.count("\n") == 0 and len(text) < 1000 and text.isprintable()
+        outcome = "refused" if is_sentence else f"no sentence: {text[:500]!r}"
+    except BaseException as error:  # any other exception is a fault
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        outcome = f"{type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno})"
+    events, hook.events = hook.events, None
+    return f"ran {events[0]}" if events else outcome
 
 
 def main() -> None:
-    name, *numbers, folder = sys.argv[1:]
+    name, *numbers, folder_name = sys.argv[1:]
     seed, first, count = map(int, numbers)
-    place = Path(folder)
-    seeds = {path.name: path.read_bytes() for path in sorted((place / "seeds").iterdir())}
-    os.chdir(place)
-    watch = Watch()
-    sys.addaudithook(watch)
+    folder = Path(folder_name)
+    seeds = {path.name: path.read_bytes() for path in sorted((folder / "seeds").iterdir())}
+    os.chdir(folder)
+    hook = AuditHook()
+    sys.addaudithook(hook)
     for codec in ("cp437", "latin-1", "ascii", "unicode_escape", "raw_unicode_escape"):
         codecs.lookup(codec)
     for key in seeds:
-        FORMATS[name].read(place / "seeds" / key)
+        FORMATS[name].read(folder / "seeds" / key)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES, size + MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for index in range(first, count):
-        path = changed(name, f"{seed}/{index}", seeds, place)
+        path = write_changed_file(name, f"{seed}/{index}", seeds, folder)
         signal.alarm(SECONDS)
-        outcome = judge(name, path, watch)
+        outcome = read_file(name, path, hook)
         signal.alarm(0)
         print(outcome, flush=True)
 

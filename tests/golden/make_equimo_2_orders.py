@@ -1,8 +1,8 @@
-"""How `equimo_2_orders.json` was made: the leaves of Equimo 2.7.0's models, of two blocks each.
+"""Write `equimo_2_orders.json`: the leaves of Equimo 2.7.0's models with two blocks, in order.
 
     python tests/golden/make_equimo_2_orders.py tests/golden/equimo_2_orders.json
 
-It needs Python 3.12, the tests run on older ones too.
+Equimo 2.7.0 needs Python 3.12. The tests also run in older versions.
 """
 
 import json
@@ -19,8 +19,8 @@ MODELS = (
 )
 
 
-def order(name: str) -> list[str]:
-    """Path and shape of every array, one string each."""
+def list_leaves(name: str) -> list[str]:
+    """Return a string with path and shape for every array of a model."""
 
     def build(key):
         return getattr(vit, name)(pretrained=False, key=key, depths=[2])
@@ -34,4 +34,4 @@ def order(name: str) -> list[str]:
 
 
 with open(sys.argv[1], "w") as file:
-    json.dump({name: order(name) for name in MODELS}, file, indent=0)
+    json.dump({name: list_leaves(name) for name in MODELS}, file, indent=0)

@@ -1,5 +1,7 @@
-"""Write `timm_fields.json`: the settings of timm's `pretrained_cfg`, and the arguments of the
-classes whose files the zoo reads, with their defaults. Run it where timm (1.0.31) is.
+"""Write `timm_fields.json`: fields of timm's `pretrained_cfg`, and arguments of its classes.
+
+The classes are those whose files the zoo reads, and the arguments have their defaults. Run this
+program in an environment with timm (1.0.31).
 """
 
 import json
@@ -15,13 +17,13 @@ from timm.models.vision_transformer import VisionTransformer
 
 CLASSES = (VisionTransformer, Eva, ConvNeXt, SwinTransformerV2)
 
-found = {
-    kind.__name__: {
+arguments = {
+    timm_class.__name__: {
         name: argument.default if isinstance(argument.default, bool | int | float | str) else None
-        for name, argument in [*signature(kind.__init__).parameters.items()][1:]
+        for name, argument in [*signature(timm_class.__init__).parameters.items()][1:]
     }
-    for kind in CLASSES
+    for timm_class in CLASSES
 }
-names = {"PretrainedCfg": dict.fromkeys(each.name for each in fields(PretrainedCfg))}
+names = {"PretrainedCfg": dict.fromkeys(field.name for field in fields(PretrainedCfg))}
 path = Path(__file__).with_name("timm_fields.json")
-path.write_text(json.dumps(names | found, indent=1) + "\n")
+path.write_text(json.dumps(names | arguments, indent=1) + "\n")

@@ -1,9 +1,9 @@
-"""How `timm_nano.npz` was made: timm 1.0.31 (PyTorch 2.13) on seeded weights.
+"""Write `timm_nano.npz`: outputs of small networks of timm 1.0.31 (PyTorch 2.13).
 
     PYTHONPATH=. python tests/golden/make_timm_nano.py tests/golden/timm_nano.npz
 
-The weights are `tests.synthetic.make_state` of the shapes of timm's state dict; `state_sha256`
-guards them. Swin V2's pictures are of sizes that its windows do not divide.
+The weights are `tests.synthetic.make_state` for the shapes of timm's state dict, and `state_sha256`
+is their digest. Swin V2's pictures have sizes that are no multiples of its windows.
 """
 
 import sys
@@ -31,8 +31,8 @@ NETWORKS = {
 }
 
 
-def outputs(name: str) -> dict[str, np.ndarray]:
-    """Outputs of a small network at every size."""
+def compute_outputs(name: str) -> dict[str, np.ndarray]:
+    """Return the outputs of a small network at every size."""
     settings, sizes = NETWORKS[name]
     model = timm.create_model(name, num_classes=7, **settings).eval()
     state = make_state({key: tuple(v.shape) for key, v in model.state_dict().items()}, SEED)
@@ -49,8 +49,8 @@ def outputs(name: str) -> dict[str, np.ndarray]:
 
 
 def main(target: str) -> None:
-    found = {key: value for name in NETWORKS for key, value in outputs(name).items()}
-    np.savez_compressed(target, seed=SEED, **found)
+    arrays = {key: value for name in NETWORKS for key, value in compute_outputs(name).items()}
+    np.savez_compressed(target, seed=SEED, **arrays)
 
 
 if __name__ == "__main__":

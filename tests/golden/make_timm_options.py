@@ -1,8 +1,9 @@
-"""Write `timm_options.json`: what timm's vision transformers compute, by architecture and option.
+"""Write `timm_options.json`: timm's vision transformers by architecture and option.
 
-Of each architecture the options that it states; and small networks with the names and shapes of
-their tensors, the `config.json` that timm saves, and the outputs for a picture. Values of tensors
-are drawn by `tests.drawn_state`, so that none is stored. Run it where timm (1.0.31) is:
+The file has the options of every architecture, and small networks with the names and shapes of
+their tensors, the `config.json` that timm saves, and the outputs for a picture. The values of
+tensors are drawn by `tests.drawn_state` and not stored. Run this program in an environment with
+timm (1.0.31):
 `python tests/golden/make_timm_options.py`.
 """
 
@@ -25,7 +26,7 @@ UNSTATED = (
     *("pretrained_filter_fn", "pretrained_strict", "feature_cfg", "pretrained_cfg", "cache_dir"),
     *("pretrained_cfg_overlay", "mlp_ratio", *SIZES),
 )
-"""Arguments of builders and sizes."""
+"""Arguments of builders that are not recorded, and sizes of the small networks."""
 
 DRAWN: dict[str, list[Any]] = {
     "global_pool": ["token", "avg", "map"],
@@ -38,13 +39,13 @@ DRAWN: dict[str, list[Any]] = {
     "init_values": [None, 1e-5],
     "qkv_bias": [True, True, False],
 }
-"""Options of `VisionTransformer` and what each may be."""
+"""Options of `VisionTransformer` and the values from which they are drawn."""
 
 BASE = "vit_tiny_patch16_224"
 
 
 class Stated(Exception):
-    """The arguments with which an architecture calls its builder."""
+    """An exception that carries the arguments with which an architecture calls its builder."""
 
 
 def stated_options(architecture: str) -> dict[str, Any]:
@@ -64,20 +65,24 @@ def stated_options(architecture: str) -> dict[str, Any]:
         except RuntimeError as error:  # which timm raises for a generator that ends early
             assert isinstance(error.__cause__, Stated)
             options = error.__cause__.args[0]
-    return {name: words(value) for name, value in options.items() if name not in UNSTATED}
+    return {name: to_json(value) for name, value in options.items() if name not in UNSTATED}
 
 
-def words(value: Any) -> Any:
-    """Return the value of an option as JSON has it."""
+def to_json(value: Any) -> Any:
+    """Return the value of an option for JSON: functions and classes become names."""
     if isinstance(value, partial):
-        inner = ", ".join(f"{name}={words(each)}" for name, each in value.keywords.items())
+        inner = ", ".join(f"{name}={to_json(item)}" for name, item in value.keywords.items())
         return f"{value.func.__name__}({inner})"
     return getattr(value, "__name__", value)
 
 
-def network(architecture: str, classes: int, pool: str = "", **options: Any) -> dict[str, Any]:
-    """Return the description of a network: its `config.json`, shapes and output; with `pool` after
-    `reset_classifier`."""
+def describe_network(
+    architecture: str, classes: int, pool: str = "", **options: Any
+) -> dict[str, Any]:
+    """Return the description of a network: its `config.json`, shapes and output.
+
+    With `pool`, the classifier is first replaced by `reset_classifier`.
+    """
     model = timm.create_model(architecture, num_classes=classes, **SIZES, **options).eval()
     if pool:
         model.reset_classifier(classes, pool)
@@ -98,26 +103,28 @@ def network(architecture: str, classes: int, pool: str = "", **options: Any) -> 
     }
 
 
-def networks(options: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def describe_networks(options: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one network of each kind of architecture, and networks with drawn options."""
-    found, kinds = [], set()
+    descriptions, kinds = [], set()
     for architecture, stated in options.items():
         kind = json.dumps({k: v for k, v in stated.items() if k != "dynamic_img_size"})
-        if kind not in kinds and "giant_patch14" not in architecture:  # whose width timm checks
+        if (
+            kind not in kinds and "giant_patch14" not in architecture
+        ):  # timm checks the width of giant networks
             kinds.add(kind)
-            found.append(network(architecture, 5))
+            descriptions.append(describe_network(architecture, 5))
     rng = np.random.default_rng(5)
     for number in range(60):
         chosen = {name: values[rng.integers(len(values))] for name, values in DRAWN.items()}
         if not chosen["class_token"] and chosen["global_pool"] == "token":
             chosen["global_pool"] = "avg"
         chosen = {name: value for name, value in chosen.items() if value is not None}
-        found.append(network(BASE, 0 if number % 5 == 4 else 5, **chosen))
+        descriptions.append(describe_network(BASE, 0 if number % 5 == 4 else 5, **chosen))
     for architecture in (BASE, "deit_tiny_patch16_224", "vit_small_patch14_dinov2"):
-        found.append(network(architecture, 5, pool="avg"))
-    found.append(network("vit_small_patch14_reg4_dinov2", 5, pool="avg"))
-    found += [network(BASE, 5, global_pool=pool) for pool in ("max", "avgmax")]
-    return found
+        descriptions.append(describe_network(architecture, 5, pool="avg"))
+    descriptions.append(describe_network("vit_small_patch14_reg4_dinov2", 5, pool="avg"))
+    descriptions += [describe_network(BASE, 5, global_pool=pool) for pool in ("max", "avgmax")]
+    return descriptions
 
 
 def main() -> None:
@@ -125,7 +132,7 @@ def main() -> None:
     names = [n for m in ("vision_transformer", "deit") for n in timm.list_models(module=m)]
     options = {name: stated_options(name) for name in names}
     path = Path(__file__).with_name("timm_options.json")
-    rows = [json.dumps(row) for row in networks(options)]
+    rows = [json.dumps(row) for row in describe_networks(options)]
     architectures = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in options.items())
     listed = ",\n".join(rows)
     path.write_text(f'{{"architectures": {{\n{architectures}\n}},\n"networks": [\n{listed}\n]}}\n')

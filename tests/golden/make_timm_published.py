@@ -1,5 +1,7 @@
-"""Write `timm_published.json`: what timm (1.0.31) says of the models that the zoo knows by its
-names. Run it where timm is, beside the zoo; nothing is downloaded, and no weights are allocated.
+"""Write `timm_published.json`: the settings in timm (1.0.31) of models with an alias in the zoo.
+
+Run this program in an environment with timm and the zoo. Nothing is downloaded, and no weights are
+allocated.
 """
 
 import json
@@ -12,28 +14,29 @@ from timm.models import is_model
 import zoo
 
 
-def said_of(name: str) -> dict[str, object]:
+def read_settings(name: str) -> dict[str, object]:
+    """Return the sizes and settings of a model of timm."""
     with torch.device("meta"):
         model = timm.create_model(name)
-    said = model.pretrained_cfg
-    blocks, own = of_blocks(model)
+    pretrained = model.pretrained_cfg
+    blocks, sizes_of_kind = find_blocks(model)
     first = blocks[0]
     hidden = getattr(first.mlp, "fc1", None) or first.mlp.fc1_g
     norm = first.norm1 if hasattr(first, "norm1") else first.norm
     act = getattr(first.mlp, "act", None)
-    return own | {
+    return sizes_of_kind | {
         "hidden": len(hidden.weight),
         "activation": type(act).__name__.lower().replace("gelutanh", "gelu_tanh"),
         "norm_eps": norm.eps,
-        "parameters": sum(each.numel() for each in model.parameters()),
-        "classes": said["num_classes"],
-        "size": said["input_size"][1:],
-        **{key: said[key] for key in ("mean", "std", "interpolation", "crop_pct")},
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "classes": pretrained["num_classes"],
+        "size": pretrained["input_size"][1:],
+        **{key: pretrained[key] for key in ("mean", "std", "interpolation", "crop_pct")},
     }
 
 
-def of_blocks(model: torch.nn.Module) -> tuple[list[torch.nn.Module], dict[str, object]]:
-    """The blocks, and what only a kind of network has."""
+def find_blocks(model: torch.nn.Module) -> tuple[list[torch.nn.Module], dict[str, object]]:
+    """Return the blocks of a model, and the sizes that its kind of network has."""
     if hasattr(model, "blocks"):
         first, patch = model.blocks[0], model.patch_embed.patch_size[0]
         sizes = {"dim": model.embed_dim, "depth": len(model.blocks), "patch_size": patch}
@@ -46,9 +49,9 @@ def of_blocks(model: torch.nn.Module) -> tuple[list[torch.nn.Module], dict[str, 
     attentions = [stage.blocks[0].attn for stage in stages]
     return blocks, depths | {
         "embed": model.embed_dim,
-        "heads": [each.num_heads for each in attentions],
-        "window": max(each.window_size[0] for each in attentions),
-        "pretrained": [each.pretrained_window_size[0] for each in attentions],
+        "heads": [attention.num_heads for attention in attentions],
+        "window": max(attention.window_size[0] for attention in attentions),
+        "pretrained": [attention.pretrained_window_size[0] for attention in attentions],
     }
 
 
@@ -58,7 +61,11 @@ names = {
     for alias in zoo.info(name).aliases
     if alias.startswith("timm/")
 }
-found = {name: said_of(name) for name in sorted(names) if is_model(name.partition(".")[0])}
-rows = (f" {json.dumps(name)}: {json.dumps(said)}" for name, said in found.items())
+settings_by_name = {
+    name: read_settings(name) for name in sorted(names) if is_model(name.partition(".")[0])
+}
+rows = (
+    f" {json.dumps(name)}: {json.dumps(settings)}" for name, settings in settings_by_name.items()
+)
 path = Path(__file__).with_name("timm_published.json")
 path.write_text("{\n" + ",\n".join(rows) + "\n}\n")

@@ -1,10 +1,13 @@
-"""Write `timm_settings.json`: for small seeded networks of timm, with one argument at a time at
-another value, the `config.json` that timm writes, the tensors, and the logits for a picture.
+"""Write `timm_settings.json`: small seeded networks of timm with one changed argument each.
+
+The file has the `config.json` that timm writes, the shapes of tensors, and the logits for a
+picture.
 
     PYTHONPATH=. python tests/golden/make_timm_settings.py
 
-Run it where timm (1.0.31, PyTorch 2.13) is. Configurations and shapes are kept as differences from
-those of the architecture's small network. Arguments that timm makes nothing of are left out.
+Run this program in an environment with timm (1.0.31, PyTorch 2.13). Configurations and shapes are
+stored as differences from those of the architecture's small network. Values of arguments with which
+timm creates no network are left out.
 """
 
 import inspect
@@ -19,7 +22,7 @@ from timm.models._hub import save_config_for_hf
 
 from tests.references.timm_settings import BASES, FILE, picture, state_of
 
-LAYERS = {
+VALUES = {
     "act_layer": ("gelu", "relu", "silu", "gelu_tanh", "quick_gelu"),
     "norm_layer": ("layernorm", "rmsnorm", "layernorm2d", "batchnorm2d"),
     "global_pool": ("", "token", "avg", "max", "avgmax", "catavgmax", "map", "prr"),
@@ -53,20 +56,20 @@ LAYERS = {
     "depths": ([1, 1, 2, 1], [2, 1], [2, 4]),
     "dims": ([16, 12, 16, 24],),
 }
-"""Other values of arguments that are neither numbers nor yes or no."""
+"""Other values of arguments, where they do not follow from the type of the default."""
 
-LEFT = ("self", "device", "dtype", "kwargs")
-IMPOSSIBLE = (
+SKIPPED_ARGUMENTS = ("self", "device", "dtype", "kwargs")
+CREATION_ERRORS = (
     *(ValueError, TypeError, KeyError, AssertionError, RuntimeError, AttributeError),
     *(IndexError, NotImplementedError, ZeroDivisionError, ImportError),
 )
-"""What timm raises where arguments are of nothing that it can make."""
+"""Exceptions that timm raises if it cannot create a network with the arguments."""
 
 
-def others(name, value):
-    """Other values of an argument."""
-    if name in LAYERS:
-        return [each for each in LAYERS[name] if each != value]
+def other_values(name, value):
+    """Return other values of an argument than its default."""
+    if name in VALUES:
+        return [item for item in VALUES[name] if item != value]
     if isinstance(value, bool):
         return [not value]
     if value is None:
@@ -78,8 +81,11 @@ def others(name, value):
     return []
 
 
-def compute(architecture, arguments):
-    """`config.json`, shapes, size and logits of what timm makes; None where it makes nothing."""
+def describe_network(architecture, arguments):
+    """Return `config.json`, shapes, size and logits of a network.
+
+    Return None if timm cannot create it.
+    """
     try:
         model = timm.create_model(architecture, **{"num_classes": 3, **arguments}).eval()
         shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
@@ -92,53 +98,71 @@ def compute(architecture, arguments):
         with tempfile.TemporaryDirectory() as folder:
             save_config_for_hf(model, Path(folder) / "config.json")
             config = json.loads((Path(folder) / "config.json").read_text())
-    except IMPOSSIBLE as error:
+    except CREATION_ERRORS as error:
         print(" ", architecture, arguments, type(error).__name__, str(error)[:100])
         return None
     return config, shapes, size, [float(f"{value:.7g}") for value in logits.flatten()[:8]]
 
 
-def difference(new, old):
-    """Entries that are new or others; None for those that are gone."""
-    changed = {key: value for key, value in new.items() if old.get(key) != value}
-    return changed | {key: None for key in old if key not in new}
+def dict_difference(new, earlier):
+    """Return the new and changed entries, and None for removed ones."""
+    changed = {key: value for key, value in new.items() if earlier.get(key) != value}
+    return changed | {key: None for key in earlier if key not in new}
 
 
-def arguments_of(architecture):
-    """The arguments of an architecture's class, with their defaults."""
-    kind = type(timm.create_model(architecture, **BASES[architecture]))
-    found = {}
-    for each in reversed(kind.__mro__):
-        if each.__module__.startswith("timm.models"):
-            parameters = inspect.signature(each.__init__).parameters
-            found |= {name: argument.default for name, argument in parameters.items()}
-    return {name: value for name, value in found.items() if name not in ("self", "args", *LEFT)}
+def read_arguments(architecture):
+    """Return the arguments of an architecture's class with their defaults."""
+    network_class = type(timm.create_model(architecture, **BASES[architecture]))
+    defaults = {}
+    for base in reversed(network_class.__mro__):
+        if base.__module__.startswith("timm.models"):
+            parameters = inspect.signature(base.__init__).parameters
+            defaults |= {name: argument.default for name, argument in parameters.items()}
+    return {
+        name: value
+        for name, value in defaults.items()
+        if name not in ("self", "args", *SKIPPED_ARGUMENTS)
+    }
 
 
-def plain(value):
+def to_plain_value(value):
+    """Return a number, boolean or string unchanged, and None for other values."""
     return value if isinstance(value, bool | int | float | str | None) else None
 
 
 def main() -> None:
+    """Write the file."""
     written = {}
     for architecture, base in BASES.items():
-        config, shapes, size, logits = compute(architecture, base)
+        config, shapes, size, logits = describe_network(architecture, base)
         rows = [["", None, {}, {}, size, logits]]
-        for name, default in arguments_of(architecture).items():
-            value = base.get(name, config.get("model_args", {}).get(name, plain(default)))
-            for other in others(name, value):
-                if (found := compute(architecture, base | {name: other})) is None:
+        for name, default in read_arguments(architecture).items():
+            value = base.get(name, config.get("model_args", {}).get(name, to_plain_value(default)))
+            for other in other_values(name, value):
+                if (description := describe_network(architecture, base | {name: other})) is None:
                     continue
-                told = difference(found[0], config)
-                if "model_args" in told:
-                    told["model_args"] = difference(found[0]["model_args"], config["model_args"])
-                rows.append([name, other, told, difference(found[1], shapes), *found[2:]])
+                changes = dict_difference(description[0], config)
+                if "model_args" in changes:
+                    changes["model_args"] = dict_difference(
+                        description[0]["model_args"], config["model_args"]
+                    )
+                rows.append(
+                    [
+                        name,
+                        other,
+                        changes,
+                        dict_difference(description[1], shapes),
+                        *description[2:],
+                    ]
+                )
         written[architecture] = {"config": config, "shapes": shapes, "cases": rows}
         print(architecture, len(rows))
     lines = []
-    for architecture, of in written.items():
-        rows = ",\n".join(f"  {json.dumps(row)}" for row in of["cases"])
-        head = f'  "config": {json.dumps(of["config"])},\n  "shapes": {json.dumps(of["shapes"])}'
+    for architecture, facts in written.items():
+        rows = ",\n".join(f"  {json.dumps(row)}" for row in facts["cases"])
+        head = (
+            f'  "config": {json.dumps(facts["config"])},\n  "shapes": {json.dumps(facts["shapes"])}'
+        )
         lines.append(f'"{architecture}": {{\n{head},\n  "cases": [\n{rows}\n ]}}')
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -1,10 +1,11 @@
-"""How `vit5_nano.npz` was made: Equimo 2.7.0 (jax 0.12.0.1, Python 3.12) on seeded weights.
+"""Write `vit5_nano.npz`: outputs of Equimo 2.7.0 (jax 0.12.0.1, Python 3.12) with seeded weights.
 
     PYTHONPATH=. python tests/golden/make_vit5_nano.py tests/golden/vit5_nano.npz
 
-Equimo 1.1.0, which the tests can run, rotates other pairs of channels than ViT-5 does. The weights
-are `tests.synthetic.make_state` of the leaves' shapes, by our paths; `state_sha256` guards them.
-Learned positions are interpolated with antialiasing here, the one way in which Equimo's are ours.
+Equimo 1.1.0, which the tests can run, rotates other pairs of channels than ViT-5. The weights are
+`tests.synthetic.make_state` for the shapes of leaves, by the zoo's paths, and `state_sha256` is
+their digest. Learned positions are interpolated with antialiasing, without which Equimo's would
+differ from the zoo's.
 """
 
 import re
@@ -25,27 +26,30 @@ CONFIG = _VIT5_BASE_CFG | {"img_size": 64, "dim": 96, "num_heads": 2, "depths": 
 CONFIG |= {"num_classes": 7, "dynamic_img_size": True, "interpolate_antialias": True}
 
 
-def path_of(path) -> str:
-    """The name of Equimo's leaf in our tree."""
+def to_zoo_path(path) -> str:
+    """Return the path in the zoo of a leaf of Equimo."""
     name = jax.tree_util.keystr(path, simple=True, separator=".")
-    for theirs, ours in OURS:
-        name = name.replace(theirs, ours)
+    for equimo_name, zoo_name in OURS:
+        name = name.replace(equimo_name, zoo_name)
     return name
 
 
-def outputs(prefix: str, changes: dict, has) -> dict[str, np.ndarray]:
-    """Outputs at every size, of seeded weights for the leaves that `has` picks; others are zero."""
+def compute_outputs(prefix: str, changes: dict, is_seeded) -> dict[str, np.ndarray]:
+    """Return the outputs at every size.
+
+    Leaves are seeded if `is_seeded` accepts their path, and zero otherwise.
+    """
     key = jax.random.PRNGKey(0)
     model = VisionTransformer(**CONFIG | changes, key=key)
     leaves, _ = jax.tree_util.tree_flatten_with_path(model)
-    shapes = {path_of(path): leaf.shape for path, leaf in leaves if eqx.is_array(leaf)}
-    state = make_state({name: shape for name, shape in shapes.items() if has(name)}, SEED)
+    shapes = {to_zoo_path(path): leaf.shape for path, leaf in leaves if eqx.is_array(leaf)}
+    state = make_state({name: shape for name, shape in shapes.items() if is_seeded(name)}, SEED)
 
-    def place(path, leaf):
-        values = state.get(path_of(path), 0 * np.asarray(leaf)) if eqx.is_array(leaf) else leaf
+    def to_seeded_leaf(path, leaf):
+        values = state.get(to_zoo_path(path), 0 * np.asarray(leaf)) if eqx.is_array(leaf) else leaf
         return jax.numpy.asarray(values) if eqx.is_array(leaf) else leaf
 
-    model = jax.tree_util.tree_map_with_path(place, model)
+    model = jax.tree_util.tree_map_with_path(to_seeded_leaf, model)
     arrays = {f"{prefix}/state_sha256": digest(state)}
     for height, width in SIZES:
         image = make_image(SEED, height, width)
@@ -57,10 +61,13 @@ def outputs(prefix: str, changes: dict, has) -> dict[str, np.ndarray]:
 
 
 def main(target: str) -> None:
-    # The original is Equimo's network with another GELU, another pooling and norms without biases.
+    """Write the file."""
+    # The original network differs from Equimo's in its GELU, its pooling and norms without biases.
     original = {"act_layer": "exactgelu", "global_pool": "token"}
-    arrays = outputs("equimo", {}, lambda name: True)
-    arrays |= outputs("original", original, lambda name: not re.search(r"norm\.bias$", name))
+    arrays = compute_outputs("equimo", {}, lambda name: True)
+    arrays |= compute_outputs(
+        "original", original, lambda name: not re.search(r"norm\.bias$", name)
+    )
     np.savez_compressed(target, seed=SEED, **arrays)
 
 

@@ -1,7 +1,7 @@
-"""Files in other versions of ONNX Runtime than the one that is installed here.
+"""Tests of files in other versions of ONNX Runtime than the installed one.
 
 `python -m tests.onnxruntimes make FOLDER` makes an environment for each version in a folder. With
-`ONNXRUNTIMES=FOLDER` the full tier runs files in those that it holds, and
+`ONNXRUNTIMES=FOLDER` the full tier runs files in these environments, and
 `python -m tests.onnxruntimes table` writes the table of `docs/how-to/runtimes.md`.
 """
 
@@ -20,16 +20,17 @@ VERSIONS = (
     DIRECTML := "1.24.4",
     *("1.26.0", "1.31.1", "1.32.0"),
 )
-"""Those that files are run in: the oldest they are written for, and what came after it, among it
-the last that has wheels for Intel Macs and the last of `onnxruntime-directml`."""
+"""The versions in which files are run: the oldest for which they are written, and later ones.
+
+Two of them are the last with wheels for Intel Macs and the last of `onnxruntime-directml`."""
 
 FOLDER = "ONNXRUNTIMES"
 
 CHILD = Path(__file__).with_name("child.py")
 
 
-def python_of(version: str) -> Path | None:
-    """The interpreter of an environment with this version, if there is one."""
+def find_python(version: str) -> Path | None:
+    """Return the interpreter of the environment with this version, or None if there is none."""
     folder = os.environ.get(FOLDER)
     if not folder:
         return None
@@ -37,39 +38,41 @@ def python_of(version: str) -> Path | None:
     return path if path.exists() else None
 
 
-def make(folder: Path) -> None:
-    """An environment for each version. The oldest has no wheels for Python 3.13."""
+def make_environments(folder: Path) -> None:
+    """Make an environment for each version. The oldest has no wheels for Python 3.13."""
     for version in VERSIONS:
-        place = folder / f"onnxruntime-{version}"
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        numpy = "numpy<2" if version < "1.19" else "numpy"
-        pip = [place / "bin" / "python", "-m", "pip", "install", "-q"]
-        subprocess.run([*pip, f"onnxruntime=={version}", numpy], check=True)
+        environment = folder / f"onnxruntime-{version}"
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        numpy_requirement = "numpy<2" if version < "1.19" else "numpy"
+        pip = [environment / "bin" / "python", "-m", "pip", "install", "-q"]
+        subprocess.run([*pip, f"onnxruntime=={version}", numpy_requirement], check=True)
 
 
-def keep(
+def store_case(
     folder: Path,
     name: str,
     inputs: Sequence[np.ndarray],
-    wanted: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
     tolerance: float,
 ) -> None:
-    """Store what a file gets and what it has to give beside it."""
+    """Store the inputs, expected outputs and tolerance of a file in its folder."""
     np.savez(folder / f"{name}.inputs.npz", *inputs)
-    np.savez(folder / f"{name}.wanted.npz", *wanted)
+    np.savez(folder / f"{name}.wanted.npz", *expected)
     (folder / f"{name}.json").write_text(json.dumps(tolerance))
 
 
 def run_all(version: str, folder: Path) -> Mapping[str, str]:
-    """By file of a folder what is wrong with it in a version; nothing where it is right."""
-    python = python_of(version)
+    """Run the files of a folder in a version. Return the fault of each, or an empty text."""
+    python = find_python(version)
     assert python is not None
-    files, found = sorted(folder.glob("*.onnx")), dict[str, str]()
-    while len(found) < len(files):
-        left = files[len(found) :]
-        done = subprocess.run([python, CHILD, *left], capture_output=True, text=True, check=False)
-        texts = [json.loads(line) for line in done.stdout.splitlines()]
-        if done.returncode:
-            texts.append(f"the process ends: {done.stderr[-200:]}")
-        found |= zip((file.stem for file in left), texts, strict=False)
-    return found
+    files, faults = sorted(folder.glob("*.onnx")), dict[str, str]()
+    while len(faults) < len(files):
+        remaining = files[len(faults) :]
+        process = subprocess.run(
+            [python, CHILD, *remaining], capture_output=True, text=True, check=False
+        )
+        results = [json.loads(line) for line in process.stdout.splitlines()]
+        if process.returncode:
+            results.append(f"the process failed: {process.stderr[-200:]}")
+        faults |= zip((file.stem for file in remaining), results, strict=False)
+    return faults

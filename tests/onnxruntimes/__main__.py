@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from tests.onnxruntimes import make
-from tests.onnxruntimes.table import write
+from tests.onnxruntimes import make_environments
+from tests.onnxruntimes.table import write_table
 
 command, *names = sys.argv[1:]
 if command == "make":
-    make(Path(names[0]))
+    make_environments(Path(names[0]))
 else:
-    write()
+    write_table()

@@ -1,6 +1,6 @@
-"""Run files: a program that needs numpy and ONNX Runtime alone.
+"""Run files. The program needs only numpy and ONNX Runtime.
 
-Prints a line of JSON for each: an empty text, or what is wrong.
+It prints a line of JSON for each file: an empty text, or the fault.
 """
 
 import json
@@ -11,25 +11,25 @@ import numpy as np
 import onnxruntime as ort
 
 
-def difference(got, wanted, tolerance):
-    """Say how a result differs, if it does."""
-    if got.dtype != wanted.dtype or got.shape != wanted.shape:
-        return f"{got.dtype}{list(got.shape)}, not {wanted.dtype}{list(wanted.shape)}"
-    if wanted.dtype.kind in "biu":
-        return "" if np.array_equal(got, wanted) else "other integers"
-    got, wanted = got.astype(np.float64), wanted.astype(np.float64)
-    finite = wanted[np.isfinite(wanted)]
+def describe_difference(actual, expected, tolerance):
+    """Return how an output differs from the expected one, or an empty text."""
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        return f"{actual.dtype}{list(actual.shape)}, not {expected.dtype}{list(expected.shape)}"
+    if expected.dtype.kind in "biu":
+        return "" if np.array_equal(actual, expected) else "other integers"
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    finite = expected[np.isfinite(expected)]
     scale = max(1.0, float(np.abs(finite).max(initial=0)))
-    if np.allclose(got, wanted, tolerance, tolerance * scale, equal_nan=True):
+    if np.allclose(actual, expected, tolerance, tolerance * scale, equal_nan=True):
         return ""
     with np.errstate(invalid="ignore"):
-        return f"off by {np.nanmax(np.abs(got - wanted)) / scale:.1g}"
+        return f"off by {np.nanmax(np.abs(actual - expected)) / scale:.1g}"
 
 
-def outcome(file):
-    """Run one file."""
+def run_file(file):
+    """Run a file on its stored inputs. Return the fault, or an empty text."""
     base = file.with_suffix("")
-    inputs, wanted = (np.load(f"{base}.{kind}.npz") for kind in ("inputs", "wanted"))
+    inputs, expected = (np.load(f"{base}.{kind}.npz") for kind in ("inputs", "wanted"))
     tolerance = json.loads(Path(f"{base}.json").read_text())
     options = ort.SessionOptions()
     options.log_severity_level = 4
@@ -38,15 +38,15 @@ def outcome(file):
         session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         return f"does not load: {error}"
-    names = [each.name for each in session.get_inputs()]
+    names = [value.name for value in session.get_inputs()]
     try:
         results = session.run(None, dict(zip(names, inputs.values())))  # noqa: B905
     except Exception as error:
         return f"does not run: {error}"
-    found = (difference(a, b, tolerance) for a, b in zip(results, wanted.values()))  # noqa: B905
-    return next(filter(None, found), "")
+    differences = (describe_difference(a, b, tolerance) for a, b in zip(results, expected.values()))  # noqa: B905
+    return next(filter(None, differences), "")
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        print(json.dumps(outcome(Path(name))), flush=True)
+        print(json.dumps(run_file(Path(name))), flush=True)

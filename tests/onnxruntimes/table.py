@@ -1,4 +1,4 @@
-"""The table of `docs/how-to/runtimes.md`: files of the zoo by versions of ONNX Runtime."""
+"""The table of `docs/how-to/runtimes.md`: which versions of ONNX Runtime run files of the zoo."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from tests.onnxruntimes import VERSIONS, keep, python_of, run_all
+from tests.onnxruntimes import VERSIONS, find_python, run_all, store_case
 from weights.progress import Quiet
 from zoo.artifacts.read import read_folder_manifest
 from zoo.common import runtime
@@ -20,7 +20,7 @@ from zoo.export.request import Options
 from zoo.registry.lookup import info
 
 MODELS = ("vit_digits", "depth_digits")
-"""Those whose weights the package has: a classifier, and a network of convolutions and depths."""
+"""Models with bundled weights: a classifier, and a depth network with convolutions."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "runtimes.md"
 BEGIN, END = "<!-- versions: written by tests/onnxruntimes -->", "<!-- end of versions -->"
@@ -28,12 +28,13 @@ BEGIN, END = "<!-- versions: written by tests/onnxruntimes -->", "<!-- end of ve
 TARGETS = {"`zoo build`": "onnxruntime", "`zoo build --for 1.20`": "onnxruntime>=1.20"}
 
 TOLERANCE = {"fp32": 1e-4}
-"""Of what the installed version gives, relative to the largest number; in low precisions versions
-round at other places."""
+"""The tolerance relative to the largest output of the installed version.
+
+In low precisions, versions round at different nodes."""
 
 
-def build(folder: Path, target: str, model: str = MODELS[0]) -> dict[str, str]:
-    """Every variant for a target, with what it gets and gives; returns their opsets by name."""
+def build_files(folder: Path, target: str, model: str = MODELS[0]) -> dict[str, str]:
+    """Build every variant for a target with its inputs and outputs. Return the opsets by name."""
     options = Options(size="dynamic", target=target)
     variants = read_variants(["all"], target)
     build_folder(plan_folder(info(model), "auto", options, variants, folder / model), Quiet())
@@ -43,37 +44,39 @@ def build(folder: Path, target: str, model: str = MODELS[0]) -> dict[str, str]:
     for name, variant in manifest.variants.items():
         file = folder / model / variant.file
         (folder / f"{name}.onnx").write_bytes(file.read_bytes())
-        wanted = [golden.outputs[output.name] for output in variant.outputs]
+        expected = [golden.outputs[output.name] for output in variant.outputs]
         if variant.precision != "bf16":
-            wanted = runtime.open_session(file).run(None, inputs)
+            expected = runtime.open_session(file).run(None, inputs)
         tolerance = TOLERANCE.get(variant.precision, 0.05)
-        keep(folder, name, list(inputs.values()), [np.asarray(w) for w in wanted], tolerance)
+        store_case(
+            folder, name, list(inputs.values()), [np.asarray(w) for w in expected], tolerance
+        )
     return {name: str(variant.opset) for name, variant in manifest.variants.items()}
 
 
-def rows() -> Iterator[str]:
-    """The table, of the versions that there are environments of."""
-    there = [version for version in VERSIONS if python_of(version)]
-    yield f"| written by | model | file | opset | {' | '.join(there)} |"
-    yield f"|---|---|---|---:|{'---|' * len(there)}"
+def table_rows() -> Iterator[str]:
+    """Yield the lines of the table. Its columns are the versions that have an environment."""
+    versions = [version for version in VERSIONS if find_python(version)]
+    yield f"| written by | model | file | opset | {' | '.join(versions)} |"
+    yield f"|---|---|---|---:|{'---|' * len(versions)}"
     for (label, target), model in product(TARGETS.items(), MODELS):
-        with TemporaryDirectory() as scratch:
-            opsets = build(Path(scratch), target, model)
-            found = {version: run_all(version, Path(scratch)) for version in there}
+        with TemporaryDirectory() as folder:
+            opsets = build_files(Path(folder), target, model)
+            faults = {version: run_all(version, Path(folder)) for version in versions}
         for name, opset in opsets.items():
-            cells = (word(found[version][name]) for version in there)
+            cells = (describe_fault(faults[version][name]) for version in versions)
             yield f"| {label} | {model} | {name} | {opset} | {' | '.join(cells)} |"
 
 
-def word(wrong: str) -> str:
-    """What became of a file."""
-    if not wrong:
+def describe_fault(fault: str) -> str:
+    """Return the cell of a file: `yes`, `no` if it did not run, or the difference."""
+    if not fault:
         return "yes"
-    return "no" if re.match("does not (load|run)", wrong) else f"**{wrong}**"
+    return "no" if re.match("does not (load|run)", fault) else f"**{fault}**"
 
 
-def write() -> None:
-    """Put the table into its page."""
-    before, rest = PAGE.read_text().split(BEGIN)
-    table = "\n".join(rows())
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.split(END, 1)[1]}")
+def write_table() -> None:
+    """Write the table into its page."""
+    beginning, ending = PAGE.read_text().split(BEGIN)
+    table = "\n".join(table_rows())
+    PAGE.write_text(f"{beginning}{BEGIN}\n\n{table}\n\n{END}{ending.split(END, 1)[1]}")

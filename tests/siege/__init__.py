@@ -1,1 +1,1 @@
-"""Everything that a command touches, given by somebody careless or hostile."""
+"""Commands and functions with wrong, hostile or changing files at every path that they take."""

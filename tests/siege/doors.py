@@ -1,6 +1,6 @@
-"""Every place on the command line that takes a path, and a line that reaches it.
+"""Every command-line parameter that takes a path, with a command that uses it.
 
-`{}` is the path. Which parameters there are is asked of the commands themselves.
+`{}` stands for the path. The list of parameters is compared with those of the commands.
 """
 
 import inspect
@@ -18,11 +18,15 @@ from zoo.cli.app import app
 
 ZOO = typer.main.get_command(app)
 PATHS = re.compile("FILE|DIR|FOLDER|PATH|SRC|DST|IMAGE|PICTURE|DATASET")
-"""What the help calls a value that is a path."""
+"""Names of values in the help that are paths."""
 
 
-class Door(NamedTuple):
-    """A line, a path that it ends well with, what its paths end in, and whether it writes there."""
+class PathCase(NamedTuple):
+    """A command line with a path.
+
+    `sound` is a path with which it succeeds, `suffix` the ending of paths, and `writes` whether the
+    command writes the path.
+    """
 
     line: str
     sound: str
@@ -30,93 +34,97 @@ class Door(NamedTuple):
     writes: bool = False
 
     def words(self, path: str) -> list[str]:
-        """The line with a path."""
+        """The arguments of the command with this path."""
         return [path if word == "{}" else word for word in shlex.split(self.line)]
 
 
-def writes(line: str, suffix: str = "") -> Door:
-    """A path that is written."""
-    return Door(line, f"thing{suffix}", suffix, True)
+def output_case(line: str, suffix: str = "") -> PathCase:
+    """Return the case of a path that the command writes."""
+    return PathCase(line, f"thing{suffix}", suffix, True)
 
 
-NEW = "--out new"
+OUT_NEW = "--out new"
 EXPORT = "export vit_digits --no-verify"
-MADE = "golden vit_digits new.safetensors"
-READ = f"{MADE} --reference reference.npz --weights"
+GOLDEN_COMMAND = "golden vit_digits new.safetensors"
+GOLDEN_WITH_WEIGHTS = f"{GOLDEN_COMMAND} --reference reference.npz --weights"
 BUILD = "build vit_digits --variant fp32"
-INT8, BUILD8 = f"{EXPORT} --precision int8", "build vit_digits --variant int8"
+INT8, BUILD_INT8 = f"{EXPORT} --precision int8", "build vit_digits --variant int8"
 EMBED = "embed pictures"
 MODEL, FOLDER, DIGITS = "good.onnx", "built/vit_digits", "digits.safetensors"
 TOWERS = "built/with_tokenizer"
 ADAPTER = "adapter"
-"""Of peft, on `DIGITS`."""
+"""A folder with an adapter of peft for the weights `DIGITS`."""
 DATASET = "digits.lance"
-"""Made of the pictures in `pictures`, with thumbnails."""
-GIVEN = f"{MADE} --weights {DIGITS}"
+"""The dataset of the pictures in `pictures`, with thumbnails."""
+GOLDEN_WITH_DIGITS = f"{GOLDEN_COMMAND} --weights {DIGITS}"
 GOLDEN = f"{FOLDER}/golden.safetensors"
 RUNTIME = "runtime"
 PACKAGES = f"--runtime {RUNTIME} --transformers {RUNTIME}"
-"""What the pages run models with; a world has it where npm can fetch it."""
+"""Options with the libraries that run models in pages, which npm has to download."""
 
 DOORS = {
-    "export --weights": Door(f"{EXPORT} {NEW} --weights {{}}", DIGITS),
-    "export --base": Door(f"{EXPORT} {NEW} --weights {ADAPTER} --base {{}}", DIGITS),
-    "build --base": Door(f"{BUILD} {NEW} --weights {ADAPTER} --base {{}}", DIGITS),
-    "export --calibrate": Door(f"{INT8} {NEW} --calibrate {{}}", "pictures"),
-    "export --out": writes(f"{EXPORT} --out {{}}"),
-    "verify FILE|DIR": Door("verify {}", FOLDER),
-    "verify --weights": Door(f"verify {MODEL} --weights {{}}", DIGITS),
-    "verify --base": Door(f"verify adapted.onnx --weights {ADAPTER} --base {{}}", DIGITS),
-    "verify --onnx": Door(f"verify {GOLDEN} --onnx {{}}", MODEL),
-    "verify --plot": writes(f"verify {MODEL} --plot {{}}", ".png"),
-    "show MODEL|FILE|FOLDER": Door("show {} photo.png --out new.png", MODEL, ".onnx"),
-    "show IMAGE": Door("show vit_digits {} --out new.png", "photo.png", ".png"),
-    "show --weights": Door("show vit_digits photo.png --out new.png --weights {}", DIGITS),
-    "show --out": writes("show vit_digits photo.png --out {}", ".png"),
-    "info MODEL|FILE|FOLDER": Door("info {}", MODEL, ".onnx"),
-    "run MODEL|FILE|FOLDER": Door("run {} photo.png --json", MODEL, ".onnx"),
-    "run [PICTURE]...": Door("run vit_digits {} --json", "photo.png", ".png"),
-    "run --weights": Door("run vit_digits photo.png --weights {}", DIGITS),
-    "run --out": Door("run depth_digits photo.png --out {}", "new", writes=True),
-    "bench FILE": Door("bench {} --rounds 1", MODEL, ".onnx"),
-    "bench --plot": writes(f"bench {MODEL} --rounds 1 --plot {{}}", ".png"),
-    "pull --out": writes("pull dinov3_vits16 --variant fp32 --out {}"),
-    "build --weights": Door(f"{BUILD} {NEW} --weights {{}}", DIGITS),
-    "build --calibrate": Door(f"{BUILD8} {NEW} --calibrate {{}}", "pictures"),
-    "build --out": writes(f"{BUILD} --out {{}}"),
-    "embed --model": Door(f"{EMBED} --model {{}} --out new.lance", FOLDER),
-    "embed --out": writes(f"{EMBED} --model {FOLDER} --out {{}}", ".lance"),
-    "site FOLDER": Door(f"site {{}} {NEW} {PACKAGES}", FOLDER),
-    "site --out": writes(f"site {FOLDER} --out {{}} {PACKAGES}"),
-    "site --runtime": Door(f"site {FOLDER} {NEW} --transformers {RUNTIME} --runtime {{}}", RUNTIME),
-    "site --transformers": Door(
-        f"site {TOWERS} {NEW} --runtime {RUNTIME} --transformers {{}}", RUNTIME
+    "export --weights": PathCase(f"{EXPORT} {OUT_NEW} --weights {{}}", DIGITS),
+    "export --base": PathCase(f"{EXPORT} {OUT_NEW} --weights {ADAPTER} --base {{}}", DIGITS),
+    "build --base": PathCase(f"{BUILD} {OUT_NEW} --weights {ADAPTER} --base {{}}", DIGITS),
+    "export --calibrate": PathCase(f"{INT8} {OUT_NEW} --calibrate {{}}", "pictures"),
+    "export --out": output_case(f"{EXPORT} --out {{}}"),
+    "verify FILE|DIR": PathCase("verify {}", FOLDER),
+    "verify --weights": PathCase(f"verify {MODEL} --weights {{}}", DIGITS),
+    "verify --base": PathCase(f"verify adapted.onnx --weights {ADAPTER} --base {{}}", DIGITS),
+    "verify --onnx": PathCase(f"verify {GOLDEN} --onnx {{}}", MODEL),
+    "verify --plot": output_case(f"verify {MODEL} --plot {{}}", ".png"),
+    "show MODEL|FILE|FOLDER": PathCase("show {} photo.png --out new.png", MODEL, ".onnx"),
+    "show IMAGE": PathCase("show vit_digits {} --out new.png", "photo.png", ".png"),
+    "show --weights": PathCase("show vit_digits photo.png --out new.png --weights {}", DIGITS),
+    "show --out": output_case("show vit_digits photo.png --out {}", ".png"),
+    "info MODEL|FILE|FOLDER": PathCase("info {}", MODEL, ".onnx"),
+    "run MODEL|FILE|FOLDER": PathCase("run {} photo.png --json", MODEL, ".onnx"),
+    "run [PICTURE]...": PathCase("run vit_digits {} --json", "photo.png", ".png"),
+    "run --weights": PathCase("run vit_digits photo.png --weights {}", DIGITS),
+    "run --out": PathCase("run depth_digits photo.png --out {}", "new", writes=True),
+    "bench FILE": PathCase("bench {} --rounds 1", MODEL, ".onnx"),
+    "bench --plot": output_case(f"bench {MODEL} --rounds 1 --plot {{}}", ".png"),
+    "pull --out": output_case("pull dinov3_vits16 --variant fp32 --out {}"),
+    "build --weights": PathCase(f"{BUILD} {OUT_NEW} --weights {{}}", DIGITS),
+    "build --calibrate": PathCase(f"{BUILD_INT8} {OUT_NEW} --calibrate {{}}", "pictures"),
+    "build --out": output_case(f"{BUILD} --out {{}}"),
+    "embed --model": PathCase(f"{EMBED} --model {{}} --out new.lance", FOLDER),
+    "embed --out": output_case(f"{EMBED} --model {FOLDER} --out {{}}", ".lance"),
+    "site FOLDER": PathCase(f"site {{}} {OUT_NEW} {PACKAGES}", FOLDER),
+    "site --out": output_case(f"site {FOLDER} --out {{}} {PACKAGES}"),
+    "site --runtime": PathCase(
+        f"site {FOLDER} {OUT_NEW} --transformers {RUNTIME} --runtime {{}}", RUNTIME
     ),
-    "site --dataset": Door(f"site {FOLDER} {NEW} {PACKAGES} --dataset {{}}", DATASET),
-    "search DATASET": Door("search {} photo.png --json", DATASET),
-    "search IMAGE": Door(f"search {DATASET} {{}} --json", "photo.png", ".png"),
-    "search --model": Door(f"search {DATASET} photo.png --model {{}}", FOLDER),
-    "search --pictures": Door(
+    "site --transformers": PathCase(
+        f"site {TOWERS} {OUT_NEW} --runtime {RUNTIME} --transformers {{}}", RUNTIME
+    ),
+    "site --dataset": PathCase(f"site {FOLDER} {OUT_NEW} {PACKAGES} --dataset {{}}", DATASET),
+    "search DATASET": PathCase("search {} photo.png --json", DATASET),
+    "search IMAGE": PathCase(f"search {DATASET} {{}} --json", "photo.png", ".png"),
+    "search --model": PathCase(f"search {DATASET} photo.png --model {{}}", FOLDER),
+    "search --pictures": PathCase(
         f"search {DATASET} photo.png --out new.png --pictures {{}}", "pictures"
     ),
-    "search --out": writes(f"search {DATASET} photo.png --out {{}}", ".png"),
-    "push DIR": Door("push {} --repo somebody/thing --dry-run", FOLDER),
-    "weights inspect SRC": Door("weights inspect {}", DIGITS),
-    "weights convert SRC": Door("weights convert {} new.eqx", DIGITS),
-    "weights convert --base": Door(f"weights convert {ADAPTER} new.eqx --base {{}}", DIGITS),
-    "weights inspect --base": Door(f"weights inspect {ADAPTER} --base {{}}", DIGITS),
-    "weights convert DST": writes(f"weights convert {DIGITS} {{}}", ".eqx"),
-    "weights download --out": writes("weights download dinov3_vits16 --out {}"),
-    "golden DST": writes("golden vit_digits {}", ".pth"),
-    "golden --weights": Door(f"{READ} {{}}", DIGITS),
-    "golden --image": Door(f"{READ} {DIGITS} --image {{}}", "photo.png", ".png"),
-    "golden --reference": Door(f"{GIVEN} --reference {{}}", "reference.npz", ".npz"),
+    "search --out": output_case(f"search {DATASET} photo.png --out {{}}", ".png"),
+    "push DIR": PathCase("push {} --repo somebody/thing --dry-run", FOLDER),
+    "weights inspect SRC": PathCase("weights inspect {}", DIGITS),
+    "weights convert SRC": PathCase("weights convert {} new.eqx", DIGITS),
+    "weights convert --base": PathCase(f"weights convert {ADAPTER} new.eqx --base {{}}", DIGITS),
+    "weights inspect --base": PathCase(f"weights inspect {ADAPTER} --base {{}}", DIGITS),
+    "weights convert DST": output_case(f"weights convert {DIGITS} {{}}", ".eqx"),
+    "weights download --out": output_case("weights download dinov3_vits16 --out {}"),
+    "golden DST": output_case("golden vit_digits {}", ".pth"),
+    "golden --weights": PathCase(f"{GOLDEN_WITH_WEIGHTS} {{}}", DIGITS),
+    "golden --image": PathCase(f"{GOLDEN_WITH_WEIGHTS} {DIGITS} --image {{}}", "photo.png", ".png"),
+    "golden --reference": PathCase(
+        f"{GOLDEN_WITH_DIGITS} --reference {{}}", "reference.npz", ".npz"
+    ),
 }
 
 
-CONVERTED = "model = converter.to_onnx(lambda x: x + 1, [(3,)]).model"
-SAVED = "converter.save(model, path)"
-"""As other libraries do, it replaces what is there; so it is given only what is not."""
+CONVERSION = "model = converter.to_onnx(lambda x: x + 1, [(3,)]).model"
+SAVING = "converter.save(model, path)"
+"""`converter.save` replaces files, as other libraries do, so it is tried on free paths only."""
 
 FUNCTIONS = {
     "zoo.embed": "zoo.embed('pictures', model=path, out='new.lance')",
@@ -130,9 +138,9 @@ FUNCTIONS = {
     "converter.run": "converter.run(path, [])",
     "converter.check": "converter.check(path, lambda x: x, [1.0])",
     "converter.to_onnx": "os.path.lexists(path) or converter.to_onnx(abs, [(3,)], path=path)",
-    "converter.save": f"{CONVERTED}; os.path.lexists(path) or {SAVED}",
+    "converter.save": f"{CONVERSION}; os.path.lexists(path) or {SAVING}",
 }
-"""Every public function that takes a path, called with one."""
+"""A call with `path` of every public function that takes a path."""
 
 PROGRAM = """
 import os, pathlib, sys, weights, zoo, converter
@@ -149,23 +157,23 @@ except (ConverterError, WeightsError, ZooError, OSError, *ERRORS) as error:
     print_stderr("error: " + str(error).strip().splitlines()[0] + ".")
     sys.exit(2)
 """
-"""What a program does with what it expects a function to raise."""
+"""A program that calls a function and prints the errors that it is documented to raise."""
 
 
-def functions() -> Iterator[str]:
-    """Every public function with a parameter that is a path by its type."""
+def functions_with_paths() -> Iterator[str]:
+    """Yield the names of public functions with a parameter whose type is a path."""
     for module in (zoo, weights, converter):
         for name in module.__all__:
-            found = getattr(module, name)
-            hints = getattr(found, "__annotations__", {}) if inspect.isfunction(found) else {}
+            member = getattr(module, name)
+            hints = getattr(member, "__annotations__", {}) if inspect.isfunction(member) else {}
             if any("Path" in str(hint) for key, hint in hints.items() if key != "return"):
                 yield f"{module.__name__}.{name}"
 
 
-def parameters(command: Any = ZOO, names: tuple[str, ...] = ()) -> Iterator[str]:
-    """Every parameter of a command that takes a path, as `DOORS` call it."""
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from parameters(inner, (*names, name))
+def parameters_with_paths(command: Any = ZOO, names: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the parameters of commands that take paths, with the names of `DOORS`."""
+    for name, subcommand in getattr(command, "commands", {}).items():
+        yield from parameters_with_paths(subcommand, (*names, name))
     for parameter in command.params:
         metavar = parameter.metavar or ""
         if PATHS.search(metavar.replace("PATTERN", "")):

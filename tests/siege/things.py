@@ -1,4 +1,4 @@
-"""What may stand where a command is told to read or to write."""
+"""Files, folders and other things at a path that a command reads or writes."""
 
 import os
 import socket
@@ -10,98 +10,98 @@ import numpy as np
 from tests import folders
 
 OUTSIDE = "outside"
-"""The folder beside the one that a command works in. What lies there is nobody's business."""
+"""A folder outside of the working folder. Commands must not change it."""
 
 Maker = Callable[[Path], object]
 
 
-def _link(target: str) -> Maker:
-    return lambda place: place.symlink_to(target)
+def _make_link(target: str) -> Maker:
+    return lambda path: path.symlink_to(target)
 
 
-def _bytes(content: bytes) -> Maker:
-    return lambda place: place.write_bytes(content)
+def _make_file(content: bytes) -> Maker:
+    return lambda path: path.write_bytes(content)
 
 
-def _folder(**files: bytes) -> Maker:
-    def make(place: Path) -> None:
-        place.mkdir()
+def _make_folder(**files: bytes) -> Maker:
+    def make(path: Path) -> None:
+        path.mkdir()
         for name, content in files.items():
-            (place / name).write_bytes(content)
+            (path / name).write_bytes(content)
 
     return make
 
 
-def _closed(make: Maker, mode: int) -> Maker:
-    """What nobody may read, or nobody may write."""
+def _make_inaccessible(make: Maker, mode: int) -> Maker:
+    """Return a function that makes a thing and sets its mode to forbid reading or writing."""
 
-    def closed(place: Path) -> None:
-        make(place)
-        place.chmod(mode)
+    def make_inaccessible(path: Path) -> None:
+        make(path)
+        path.chmod(mode)
 
-    return closed
+    return make_inaccessible
 
 
-def _socket(place: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        here = os.open(place.parent, os.O_RDONLY)  # names of sockets are at most 107 bytes long
+def _make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as new_socket:
+        folder = os.open(path.parent, os.O_RDONLY)  # paths of sockets have at most 107 bytes
         try:
-            made.bind(f"/proc/self/fd/{here}/{place.name}")
+            new_socket.bind(f"/proc/self/fd/{folder}/{path.name}")
         finally:
-            os.close(here)
+            os.close(folder)
 
 
-def _hole(place: Path) -> None:
-    with place.open("wb") as file:
+def _make_sparse_file(path: Path) -> None:
+    with path.open("wb") as file:
         file.truncate(1 << 37)
 
 
-def _linked_parts(place: Path) -> None:
-    """A folder whose files of the names that commands know lie elsewhere."""
-    place.mkdir()
+def _make_folder_of_links(path: Path) -> None:
+    """Make a folder with links to files elsewhere, under names that commands read and write."""
+    path.mkdir()
     for name in ("manifest.json", "README.md", "LICENSE", "config.json", "model.safetensors"):
-        (place / name).symlink_to(f"../../{OUTSIDE}/precious.txt")
-    (place / "onnx").symlink_to(f"../../{OUTSIDE}")
+        (path / name).symlink_to(f"../../{OUTSIDE}/precious.txt")
+    (path / "onnx").symlink_to(f"../../{OUTSIDE}")
 
 
-def _waiting_parts(place: Path) -> None:
-    """A folder whose files are pipes that nobody writes to."""
-    place.mkdir()
+def _make_folder_of_pipes(path: Path) -> None:
+    """Make a folder of pipes without a writer, under names that commands read."""
+    path.mkdir()
     for name in ("manifest.json", "config.json", "model.safetensors", "metadata.json"):
-        os.mkfifo(place / name)
+        os.mkfifo(path / name)
 
 
-FOREIGN = dict.fromkeys(("README.md", "LICENSE", "config.json"), b"my own words\n")
-FOREIGN |= {"onnx/model_mine.onnx": b"my own model"}
-"""Somebody's own files under the names that commands know."""
+USER_FILES = dict.fromkeys(("README.md", "LICENSE", "config.json"), b"my own words\n")
+USER_FILES |= {"onnx/model_mine.onnx": b"my own model"}
+"""Files of the user under names that commands write."""
 
 DEEP = b"[" * 200_000
 
 THINGS: dict[str, Maker] = {
-    "nothing": lambda place: None,
-    "an empty file": _bytes(b""),
-    "noise": _bytes(np.random.default_rng(1).bytes(70_000)),
-    "words": _bytes(b"my own words\n"),
-    "an object": _bytes(b"{}"),
-    "deep brackets": _bytes(DEEP),
-    "a header of deep brackets": _bytes(len(DEEP).to_bytes(8, "little") + DEEP),
-    "a hole of 128 GiB": _hole,
-    "an empty folder": _folder(),
-    "a folder": _folder(mine=b"my own words\n"),
-    "a folder of links": _linked_parts,
-    "a folder of pipes": _waiting_parts,
-    "a folder of somebody's": lambda place: folders.write(place, FOREIGN),
-    "a folder that takes nothing": _closed(_folder(mine=b""), 0o555),
-    "a folder that is closed": _closed(_folder(), 0),
-    "a file that is closed": _closed(_bytes(b"{}"), 0),
+    "nothing": lambda path: None,
+    "an empty file": _make_file(b""),
+    "noise": _make_file(np.random.default_rng(1).bytes(70_000)),
+    "words": _make_file(b"my own words\n"),
+    "an object": _make_file(b"{}"),
+    "deep brackets": _make_file(DEEP),
+    "a header of deep brackets": _make_file(len(DEEP).to_bytes(8, "little") + DEEP),
+    "a hole of 128 GiB": _make_sparse_file,
+    "an empty folder": _make_folder(),
+    "a folder": _make_folder(mine=b"my own words\n"),
+    "a folder of links": _make_folder_of_links,
+    "a folder of pipes": _make_folder_of_pipes,
+    "a folder of somebody's": lambda path: folders.write(path, USER_FILES),
+    "a folder that takes nothing": _make_inaccessible(_make_folder(mine=b""), 0o555),
+    "a folder that is closed": _make_inaccessible(_make_folder(), 0),
+    "a file that is closed": _make_inaccessible(_make_file(b"{}"), 0),
     "a pipe": os.mkfifo,
-    "a socket": _socket,
-    "a link to itself": lambda place: place.symlink_to(place.name),
-    "a link to nothing": _link(f"../{OUTSIDE}/nothing"),
-    "a link to a file": _link(f"../{OUTSIDE}/precious.txt"),
-    "a link to a folder": _link(f"../{OUTSIDE}"),
-    "endless zeros": _link("/dev/zero"),
-    "a device without end": _link("/dev/full"),
+    "a socket": _make_socket,
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a link to nothing": _make_link(f"../{OUTSIDE}/nothing"),
+    "a link to a file": _make_link(f"../{OUTSIDE}/precious.txt"),
+    "a link to a folder": _make_link(f"../{OUTSIDE}"),
+    "endless zeros": _make_link("/dev/zero"),
+    "a device without end": _make_link("/dev/full"),
 }
 
 NAMES = {

@@ -1,4 +1,4 @@
-"""Where the commands work: files of every kind that they take, and files of somebody else."""
+"""Worlds: a working folder with files of every kind that commands read, and a folder outside."""
 
 import hashlib
 import json
@@ -27,14 +27,14 @@ from zoo.texts.tokenizer import SETTINGS, WORDS
 
 HERE, TEMPLATE = "here", "template"
 DIGITS = Path(__file__).parents[2] / "zoo" / "data" / "vit_digits.safetensors"
-MODULE = "open('executed', 'w')\n"
-"""What a module in the current folder does to whoever imports it."""
+LOGGING_MODULE = "open('executed', 'w')\n"
+"""A Python module in the current folder that leaves a file when it is imported."""
 
 Run = Callable[[Order], Outcome]
 State = dict[str, str]
-"""By path below a folder, what there is."""
+"""The description of everything below a folder, by path."""
 
-PREPARED = (
+PREPARING_COMMANDS = (
     "export vit_digits --out good.onnx",
     "build vit_digits --variant fp32 --out built",
     "weights convert digits.safetensors digits.eqx",
@@ -42,98 +42,99 @@ PREPARED = (
     "export vit_digits --weights adapter --base digits.safetensors --out adapted.onnx",
 )
 
-OUTPUTS = """
+REFERENCE_PROGRAM = """
 import numpy as np, zoo
 answers = zoo.load("vit_digits", folder="built/vit_digits")("photo.png")
 np.savez("reference.npz", **answers)
 """
-"""What a network of somebody else would give for the picture."""
+"""A program that writes reference outputs for the picture."""
 
 
 @contextmanager
 def watched() -> Iterator[Run]:
-    """Runs commands, beside a hub that has one model's folder and one's checkpoint."""
+    """Yield a function that runs commands, with a local hub of a built folder and a checkpoint."""
     files = folders.published(folders.contents())
     folder, checkpoint = f"somebody/{folders.MODEL}", info(folders.MODEL).repository
-    held = {f"{folder}@{COMMIT}/{name}": content for name, content in files.items()}
-    held[f"{checkpoint}@{COMMIT}/model.safetensors"] = DIGITS.read_bytes()
+    files_of_hub = {f"{folder}@{COMMIT}/{name}": content for name, content in files.items()}
+    files_of_hub[f"{checkpoint}@{COMMIT}/model.safetensors"] = DIGITS.read_bytes()
     branches = {f"{repository}@main": [COMMIT] for repository in (folder, checkpoint)}
     with (
-        serving(Hub(held, branches=branches)) as hub,
+        serving(Hub(files_of_hub, branches=branches)) as hub,
         commands(HF_ENDPOINT=hub.url, ZOO_HUB="somebody") as run,
     ):
         yield run
 
 
-def prepare(place: Path, run: Run) -> Path:
-    """Make the files once that every world begins with."""
-    made = place / TEMPLATE
-    made.mkdir()
-    photograph().save(made / "photo.png")
-    shutil.copy(DIGITS, made / "digits.safetensors")
+def prepare(folder: Path, run: Run) -> Path:
+    """Make the template folder, whose files every world copies. Return its path."""
+    template = folder / TEMPLATE
+    template.mkdir()
+    photograph().save(template / "photo.png")
+    shutil.copy(DIGITS, template / "digits.safetensors")
     for number in range(8):
-        pictures = made / "pictures" / f"{number % 2}"
+        pictures = template / "pictures" / f"{number % 2}"
         pictures.mkdir(parents=True, exist_ok=True)
         photograph().rotate(45 * number).save(pictures / f"{number}.png")
-    _write_adapter(made / ADAPTER)
+    _write_adapter(template / ADAPTER)
     with suppress(ZooError):
         for package in (ONNXRUNTIME_WEB, TRANSFORMERS_JS):
-            write_package(package, None, place / "dist", place, LogProgress())
-        (made / RUNTIME).mkdir()
-        shutil.move(place / "dist", made / RUNTIME)
-    for words in (*(line.split() for line in PREPARED), ["-c", OUTPUTS]):
-        done = run(Order(str(made), words, output=str(place / "prepared")))
-        assert done.status == 0, (words, (place / "prepared.err").read_text())
-    _with_tokenizer(made)
+            write_package(package, None, folder / "dist", folder, LogProgress())
+        (template / RUNTIME).mkdir()
+        shutil.move(folder / "dist", template / RUNTIME)
+    for arguments in (*(line.split() for line in PREPARING_COMMANDS), ["-c", REFERENCE_PROGRAM]):
+        outcome = run(Order(str(template), arguments, output=str(folder / "prepared")))
+        assert outcome.status == 0, (arguments, (folder / "prepared.err").read_text())
+    _copy_with_tokenizer(template)
     for name in ("multiprocessing.py", "numpy.py", "json.py", "onnxruntime.py"):
-        (made / name).write_text(MODULE)
-    return made
+        (template / name).write_text(LOGGING_MODULE)
+    return template
 
 
 def _write_adapter(folder: Path) -> None:
-    """As peft writes one, for a layer of the network for digits."""
+    """Write an adapter in the format of peft, for a layer of the network of digits."""
     folder.mkdir()
-    told = {"peft_type": "LORA", "lora_alpha": 2}
-    (folder / "adapter_config.json").write_text(json.dumps(told))
+    settings = {"peft_type": "LORA", "lora_alpha": 2}
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
     layer = "base_model.model.blocks.0.attn.proj.lora"
     factors = {f"{layer}_A.weight": np.ones((1, 64)), f"{layer}_B.weight": np.ones((64, 1))}
-    small = {name: 1e-3 * values.astype(np.float32) for name, values in factors.items()}
-    save_file(small, folder / "adapter_model.safetensors")
+    arrays = {name: 1e-3 * values.astype(np.float32) for name, values in factors.items()}
+    save_file(arrays, folder / "adapter_model.safetensors")
 
 
-def _with_tokenizer(made: Path) -> None:
-    """A folder to a site, which has pages for texts where there is a tokenizer."""
-    shutil.copytree(made / FOLDER, made / TOWERS)
-    path = made / TOWERS / MANIFEST
-    told = json.loads(path.read_text())
+def _copy_with_tokenizer(template: Path) -> None:
+    """Copy the built folder and add a tokenizer, so that its site has pages for texts."""
+    shutil.copytree(template / FOLDER, template / TOWERS)
+    path = template / TOWERS / MANIFEST
+    manifest = json.loads(path.read_text())
     for name in (WORDS, SETTINGS):
-        (made / TOWERS / name).write_text("{}")
+        (template / TOWERS / name).write_text("{}")
         digest = hashlib.sha256(b"{}").hexdigest()
-        told["files"].append({"name": name, "bytes": 2, "sha256": digest})
-    path.write_text(json.dumps(told))
+        manifest["files"].append({"name": name, "bytes": 2, "sha256": digest})
+    path.write_text(json.dumps(manifest))
 
 
-def fresh(template: Path, place: Path) -> Path:
-    """A new world; returns the folder that commands work in."""
-    shutil.copytree(template, place / HERE, symlinks=True)
-    elsewhere = place / OUTSIDE
-    elsewhere.mkdir()
-    (elsewhere / "precious.txt").write_text("precious\n")
-    (elsewhere / "manifest.json").write_text("{}")
-    return place / HERE
+def create_world(template: Path, world: Path) -> Path:
+    """Create a world from the template. Return its working folder."""
+    shutil.copytree(template, world / HERE, symlinks=True)
+    outside = world / OUTSIDE
+    outside.mkdir()
+    (outside / "precious.txt").write_text("precious\n")
+    (outside / "manifest.json").write_text("{}")
+    return world / HERE
 
 
-def state(place: Path) -> State:
-    """What there is below a folder; no link is followed."""
-    found: State = {}
-    for folder, names, files in os.walk(place):
+def read_state(folder: Path) -> State:
+    """Return the description of everything below a folder, without following links."""
+    entries: State = {}
+    for parent, names, files in os.walk(folder):
         for name in (*names, *files):
-            path = Path(folder, name)
-            found[str(path.relative_to(place))] = _kind(path)
-    return found
+            path = Path(parent, name)
+            entries[str(path.relative_to(folder))] = _describe(path)
+    return entries
 
 
-def _kind(path: Path) -> str:
+def _describe(path: Path) -> str:
+    """Describe a path: the target of a link, the type of a special file, or size or digest."""
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return f"link {os.readlink(path)}"

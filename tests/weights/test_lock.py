@@ -1,4 +1,4 @@
-"""One process at a time, and nothing left behind."""
+"""Locks of files and folders: one process holds a lock, and lock files are removed."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ from weights.progress import Quiet
 PYTHON = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 PROCESSES, ROUNDS = 4, 80
 
-# A counter that loses numbers where two work on it at once.
-COUNT = """
+# A counter that loses numbers if two processes change it at once.
+COUNTING_PROGRAM = """
 import sys, time
 from pathlib import Path
 from weights.lock import hold_lock
@@ -30,37 +30,37 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-def test_many_processes_race(tmp_path):
-    """The lock file is removed and made anew all the time, and still there is one at a time."""
-    place = tmp_path / "place"
-    place.touch()
+def test_one_process_at_a_time_holds_a_lock(tmp_path):
+    """The lock file is removed and created again at every turn."""
+    target = tmp_path / "place"
+    target.touch()
     counter = tmp_path / "counter"
     counter.write_text("0")
-    command = [sys.executable, "-c", COUNT, str(counter), str(ROUNDS), str(place)]
+    command = [sys.executable, "-c", COUNTING_PROGRAM, str(counter), str(ROUNDS), str(target)]
     processes = [subprocess.Popen(command, env=PYTHON) for _ in range(PROCESSES)]
     assert [process.wait(timeout=120) for process in processes] == [0] * PROCESSES
     assert counter.read_text() == str(PROCESSES * ROUNDS)
     assert {path.name for path in tmp_path.iterdir()} == {"place", "counter"}
 
 
-def test_who_waits_says_so(tmp_path):
-    place, told, order = tmp_path / "new" / "place", Queue(), []
+def test_waiting_is_reported(tmp_path):
+    target, stages, order = tmp_path / "new" / "place", Queue(), []
 
-    def second():
-        with hold_lock(place, Mock(Quiet, stage=told.put)):
+    def hold_second():
+        with hold_lock(target, Mock(Quiet, stage=stages.put)):
             order.append("second")
 
-    with hold_lock(place, Quiet()):
-        thread = threading.Thread(target=second)
+    with hold_lock(target, Quiet()):
+        thread = threading.Thread(target=hold_second)
         thread.start()
-        assert told.get(timeout=30) == f"waiting for another process that writes {place}"
+        assert stages.get(timeout=30) == f"waiting for another process that writes {target}"
         order.append("first")
     thread.join(timeout=30)
-    assert order == ["first", "second"] and told.empty()
+    assert order == ["first", "second"] and stages.empty()
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_a_folder_by_any_name(tmp_path, monkeypatch):
+def test_names_of_one_folder_have_one_lock(tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
     monkeypatch.chdir(tmp_path / "folder")
@@ -69,7 +69,7 @@ def test_a_folder_by_any_name(tmp_path, monkeypatch):
             assert {path.name for path in tmp_path.iterdir()} == {"folder", "link", ".folder.lock"}
 
 
-MOUNTED = """
+MOUNTED_PROGRAM = """
 import os, sys
 from pathlib import Path
 from weights.lock import hold_lock
@@ -85,17 +85,17 @@ except PermissionError:
 """
 
 
-def test_a_folder_in_one_that_cannot_be_written(run, tmp_path):
-    """As a volume that is mounted; a new place there is refused."""
+def test_the_lock_of_a_folder_in_a_read_only_folder(run, tmp_path):
+    """The folder may be a mounted volume. A new path in the read-only folder is refused."""
     (tmp_path / "folder").mkdir()
     tmp_path.chmod(0o555)
-    status, *_ = run(Order(str(tmp_path), ["-c", MOUNTED]))
+    status, *_ = run(Order(str(tmp_path), ["-c", MOUNTED_PROGRAM]))
     tmp_path.chmod(0o755)
     assert status == 7
 
 
-def test_a_file_that_is_called_like_a_lock_stays(tmp_path):
-    """Ours are empty."""
+def test_a_file_with_the_name_of_a_lock_is_kept(tmp_path):
+    """The file is kept if it is not empty, as lock files are."""
     for content in (b"mine", b""):
         path = tmp_path / ".place.lock"
         path.write_bytes(content)

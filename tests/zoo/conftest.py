@@ -1,4 +1,7 @@
-"""The command in this process: a home and a working folder of its own, and a test's own hub."""
+"""Fixtures that run `zoo` commands in this process, with an empty home and working folder.
+
+The hub is a local server of the test, or an address at which nothing answers.
+"""
 
 import json
 from contextlib import ExitStack
@@ -18,14 +21,14 @@ NOWHERE = "http://127.0.0.1:9"
 
 @dataclass(frozen=True)
 class Said:
-    """What a command printed."""
+    """The text that a command printed on stdout and stderr."""
 
     out: str
     err: str
 
     @property
     def error(self) -> str:
-        """The one sentence of an error, below what was said of the progress."""
+        """The only line of stderr that begins with `error: `."""
         (line,) = [line for line in self.err.splitlines() if line.startswith("error: ")]
         assert line.isprintable()
         return line
@@ -33,7 +36,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Zoo:
-    """The command, which works in the folder `here`."""
+    """The `zoo` command, run in the folder `here` with the home folder `home`."""
 
     here: Path
     home: Path
@@ -41,31 +44,32 @@ class Zoo:
     capsys: pytest.CaptureFixture[str]
 
     def __call__(self, *arguments: object, code: int = 0) -> Said:
-        """What it printed; its exit code must be `code`."""
+        """Run the command and return what it printed. Its exit code has to be `code`."""
         self.capsys.readouterr()
-        got = run_command(app, [str(argument) for argument in arguments], "zoo")
-        said = Said(*self.capsys.readouterr())
-        assert got == code, said
-        return said
+        exit_code = run_command(app, [str(argument) for argument in arguments], "zoo")
+        printed = Said(*self.capsys.readouterr())
+        assert exit_code == code, printed
+        return printed
 
     def json(self, *arguments: object, code: int = 0) -> Any:
-        """The document that it prints, and nothing beside it."""
+        """Run the command with `--json` and return the document, the only text on stdout."""
         return json.loads(self(*arguments, "--json", code=code).out)
 
     def at(self, url: str, **settings: object) -> None:
-        """From here on the hub is there; `settings` are constants of huggingface-hub."""
+        """Set the address of the hub and further constants of huggingface-hub."""
         hub_at(self.patch, url, **settings)
 
 
 def hub_at(patch: pytest.MonkeyPatch, url: str, **settings: object) -> None:
-    """Tell huggingface-hub where the hub is, and other constants of its."""
-    places = {"ENDPOINT": url, "HUGGINGFACE_CO_URL_TEMPLATE": url + FILE}
-    for name, value in (places | settings).items():
+    """Set the address of the hub in huggingface-hub's constants, and further constants."""
+    constants_of_hub = {"ENDPOINT": url, "HUGGINGFACE_CO_URL_TEMPLATE": url + FILE}
+    for name, value in (constants_of_hub | settings).items():
         patch.setattr(constants, name, value)
 
 
 @pytest.fixture
 def zoo(tmp_path, monkeypatch, capsys) -> Zoo:
+    """The `zoo` command in new folders, without variables that name caches, and without a hub."""
     here, home = tmp_path / "here", tmp_path / "home"
     here.mkdir()
     home.mkdir()
@@ -81,7 +85,7 @@ def zoo(tmp_path, monkeypatch, capsys) -> Zoo:
 
 @pytest.fixture
 def at(zoo):
-    """Runs a server for as long as the test runs, which is the command's hub."""
+    """Return a function that starts a server as the command's hub. It stops after the test."""
     with ExitStack() as running:
 
         def start(server, **settings):

@@ -1,4 +1,7 @@
-"""JSON as Windows saves it: with a byte order mark, or in UTF-16 as PowerShell's `>` writes."""
+"""JSON files with a byte order mark and in UTF-16, as Windows and PowerShell's `>` write them.
+
+Every reader has to return the same value as for plain UTF-8.
+"""
 
 import json
 
@@ -10,20 +13,20 @@ from zoo.checkpoints.settings.settings_files import CONFIG, PROCESSOR, read_sett
 from zoo.texts.tokenizer import SETTINGS, WORDS, read_tokenizer_settings, read_words
 
 
-def heads(folder):
-    """The number of heads in a folder's settings."""
+def read_num_heads(folder):
+    """Return the number of attention heads in the settings file of a folder."""
     return read_settings(Checkpoint(folder, "", (), {})).settings.num_attention_heads
 
 
-def edge(folder):
-    """The size of pictures in a folder's settings."""
+def read_picture_size(folder):
+    """Return the picture size in the settings file of a folder."""
     return read_settings(Checkpoint(folder, "", (), {})).pictures.size
 
 
 READERS = {
-    CONFIG: (heads, {"num_attention_heads": 7}, 7),
+    CONFIG: (read_num_heads, {"num_attention_heads": 7}, 7),
     PROCESSOR: (
-        edge,
+        read_picture_size,
         {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 48}},
         (32, 48),
     ),
@@ -36,10 +39,12 @@ READERS = {
     ),
 }
 
+"""The reader and the content of every file, and the value that the reader has to return."""
+
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("name", READERS)
 def test_a_mark_is_no_part_of_the_text(name, encoding, tmp_path):
-    read, content, wanted = READERS[name]
+    read, content, expected = READERS[name]
     (tmp_path / name).write_bytes(json.dumps(content, ensure_ascii=False).encode(encoding))
-    assert read(tmp_path) == wanted
+    assert read(tmp_path) == expected

@@ -1,4 +1,4 @@
-"""JSON of somebody else's that is nested a hundred thousand deep: one sentence for each reader."""
+"""JSON files that are nested 100,000 levels deep. Each reader has to refuse them in a sentence."""
 
 import pytest
 
@@ -16,11 +16,12 @@ READERS = {
     WORDS: (read_words, "is no JSON"),
     "x.lance": (read_metadata, "`zoo embed` did not write"),
 }
+"""The reader of every file, and words of the error."""
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_deep_brackets(name, tmp_path):
-    read, words = READERS[name]
+    read, message = READERS[name]
     (tmp_path / name).write_bytes(b"[" * 100_000)
-    with pytest.raises(BadFile, match=words):
+    with pytest.raises(BadFile, match=message):
         read(tmp_path)

@@ -1,6 +1,8 @@
-"""Whatever a stranger's file, manifest or catalogue is: an answer, or one sentence and exit code 2.
+"""Changed ONNX files, manifests and catalogues of sites, in every command and function that reads
+them.
 
-What is refused is refused before anything is written, by every command and function that reads it.
+A reader has to return an answer, or to refuse the file in one sentence (in a command with exit
+code 2) before it writes anything.
 """
 
 import json
@@ -24,30 +26,34 @@ from zoo.common.errors import WRONG_USE, BadFile, BadOutput, ZooError
 from zoo.images.photograph import photograph
 from zoo.images.pictures import pictures
 
-NETWORKS, OTHERS = ("vit_digits", "depth_digits"), ("boxes_digits", "siglip_digits_dual")
+FIRST_NETWORKS, MORE_NETWORKS = (
+    ("vit_digits", "depth_digits"),
+    ("boxes_digits", "siglip_digits_dual"),
+)
 
 
-def export(names, folder):
+def export_networks(names, folder):
     for name in names:
         assert run_command(app, ["export", name, "--out", str(folder / f"{name}.onnx")], "zoo") == 0
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """Small trained networks, each with its manifest."""
+    """A folder with small trained networks and their manifests."""
     folder = tmp_path_factory.mktemp("exported")
-    export(NETWORKS, folder)
+    export_networks(FIRST_NETWORKS, folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def others(exported):
-    """Further ones beside them."""
-    export(OTHERS, exported)
+def all_exported(exported):
+    """The same folder with further networks."""
+    export_networks(MORE_NETWORKS, exported)
     return exported
 
 
-def embedded(path, picture):
+def read_for_embedding(path, picture):
+    """Return the columns that `zoo embed` would write with this network."""
     network = find_network(str(path), "fp32")
     columns = RowColumns(network, "float32", ("best",) if "logits" in network.outputs else ())
     columns.check()
@@ -63,63 +69,75 @@ READERS = {
     "show": lambda path, picture: draw_features(
         compute_file_features(path, pictures([picture]), None)
     ),
-    "embed": embedded,
+    "embed": read_for_embedding,
     "info": lambda path, picture: resolve_entry(str(path)),
 }
 
 
-def outcomes(path, picture):
-    """What becomes of a file in each reader; it is an answer or one sentence, or this raises."""
+def read_everywhere(path, picture):
+    """Read a file with every reader. Yield the name of the reader and its error, or an empty text.
+
+    Any other exception than an error of the packages is raised, as a fault.
+    """
     for name, read in READERS.items():
         try:
             read(path, picture)
             yield name, ""
         except (ZooError, WeightsError) as error:
-            said = str(error)
-            assert said.isprintable() and len(said) < 1500, (name, said)
-            yield name, said
+            message = str(error)
+            assert message.isprintable() and len(message) < 1500, (name, message)
+            yield name, message
 
 
-def write(exported, folder, rng, change_file, change_manifest):
-    """A network of which the file, or the manifest, or both are changed."""
+def write_changed(exported, folder, rng, change_file, change_manifest):
+    """Write a random network with a changed file, a changed manifest, or both. Return its path."""
     name = rng.choice([path.stem for path in sorted(exported.glob("*.onnx"))])
-    path, beside = folder / f"{name}.onnx", folder / f"{name}.manifest.json"
+    path, manifest = folder / f"{name}.onnx", folder / f"{name}.manifest.json"
     data = (exported / path.name).read_bytes()
-    path.write_bytes(data if change_file is None else strangers.changed(rng, data, change_file))
-    text = (exported / beside.name).read_bytes()
-    beside.write_bytes(changes.table(rng, text) if change_manifest else text)
+    path.write_bytes(data if change_file is None else strangers.change_file(rng, data, change_file))
+    text = (exported / manifest.name).read_bytes()
+    manifest.write_bytes(changes.change_json(rng, text) if change_manifest else text)
     return path
 
 
-def test_sound_ones_are_read(exported):
-    """Else nothing that is refused below would say anything."""
-    said = dict(outcomes(exported / "vit_digits.onnx", photograph()))
-    assert {name for name, why in said.items() if not why} >= {"call", "answer", "show", "embed"}
-    assert not dict(outcomes(exported / "depth_digits.onnx", photograph()))["answer"]
+def test_unchanged_files_are_read(exported):
+    """Without this, the refusals of the other tests would show nothing."""
+    errors = dict(read_everywhere(exported / "vit_digits.onnx", photograph()))
+    assert {name for name, error in errors.items() if not error} >= {
+        "call",
+        "answer",
+        "show",
+        "embed",
+    }
+    assert not dict(read_everywhere(exported / "depth_digits.onnx", photograph()))["answer"]
 
 
 @pytest.mark.parametrize("change", strangers.CHANGES, ids=lambda change: change.__name__)
 def test_files_whose_outputs_do_not_fit(change, exported, tmp_path):
     rng = random.Random(change.__name__)
-    said = dict(outcomes(write(exported, tmp_path, rng, change, False), photograph()))
-    assert said.keys() == READERS.keys()
+    errors = dict(
+        read_everywhere(write_changed(exported, tmp_path, rng, change, False), photograph())
+    )
+    assert errors.keys() == READERS.keys()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(10))
-def test_many_files_and_manifests(seed, others, tmp_path, pytestconfig):
+def test_many_changed_files_and_manifests(seed, all_exported, tmp_path, pytestconfig):
     rng = random.Random(f"{pytestconfig.getoption('--seed')}/{seed}")
     for count in range(40):
         change = rng.choice(strangers.CHANGES) if count % 2 else None
-        path = write(others, tmp_path, rng, change, change is None or rng.random() < 0.5)
-        assert dict(outcomes(path, photograph())).keys() == READERS.keys()
+        path = write_changed(
+            all_exported, tmp_path, rng, change, change is None or rng.random() < 0.5
+        )
+        assert dict(read_everywhere(path, photograph())).keys() == READERS.keys()
 
 
-def test_manifests_that_are_changed(exported, tmp_path):
+def test_changed_manifests(exported, tmp_path):
     rng = random.Random(5)
     for _ in range(12):
-        path = write(exported, tmp_path, rng, None, True)
-        assert dict(outcomes(path, photograph())).keys() == READERS.keys()
+        path = write_changed(exported, tmp_path, rng, None, True)
+        assert dict(read_everywhere(path, photograph())).keys() == READERS.keys()
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ("bench", "verify")]
@@ -127,36 +145,48 @@ SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ("bench", "verify
 
 @pytest.mark.parametrize("command", ["show", "run", *SLOW])
 def test_commands_end_with_one_sentence(command, exported, zoo):
-    """An output with an axis less was an IndexError, one with fewer tokens an empty reshape."""
+    """An output without an axis once raised an IndexError, one with too few tokens failed in
+    `reshape`."""
     data = (exported / "vit_digits.onnx").read_bytes()
-    beside = (exported / "vit_digits.manifest.json").read_bytes()
+    manifest = (exported / "vit_digits.manifest.json").read_bytes()
     photograph().save(zoo.here / "a.png")
-    (zoo.here / "b.manifest.json").write_bytes(beside.replace(b"vit_digits.onnx", b"b.onnx"))
+    (zoo.here / "b.manifest.json").write_bytes(manifest.replace(b"vit_digits.onnx", b"b.onnx"))
     for change in (strangers.summed, strangers.cut, strangers.renamed):
-        (zoo.here / "b.onnx").write_bytes(strangers.changed(random.Random(2), data, change))
-        words = ["b.onnx", "a.png"] if command in ("show", "run") else ["b.onnx"]
-        code = run_command(app, [command, *words], "zoo")
-        said = zoo.capsys.readouterr()
-        assert "Traceback" not in said.err
+        (zoo.here / "b.onnx").write_bytes(strangers.change_file(random.Random(2), data, change))
+        arguments = ["b.onnx", "a.png"] if command in ("show", "run") else ["b.onnx"]
+        code = run_command(app, [command, *arguments], "zoo")
+        printed = zoo.capsys.readouterr()
+        assert "Traceback" not in printed.err
         if command in ("show", "run"):
-            assert code == WRONG_USE and said.err.count("error: ") == 1
-            left = {path.name for path in zoo.here.iterdir()}
-            assert left == {"a.png", "b.onnx", "b.manifest.json"}
+            assert code == WRONG_USE and printed.err.count("error: ") == 1
+            names = {path.name for path in zoo.here.iterdir()}
+            assert names == {"a.png", "b.onnx", "b.manifest.json"}
 
 
 def test_a_network_of_another_kind_than_its_family(exported):
     manifest = read_manifest(exported / "vit_digits.manifest.json")
-    other = package.info("depth_anything_v2_vits")
+    depth = package.info("depth_anything_v2_vits")
     with pytest.raises(BadFile, match="another kind"):
-        entry_of_manifest(manifest.with_changes(network=other.config, family="vit"))
+        entry_of_manifest(manifest.with_changes(network=depth.config, family="vit"))
 
 
-BROKEN = ("null", "5", "[]", '"x"', '{"a": 1}', "[[1]]", "[null]", '["../x", 1]', "true", "1e400")
+WRONG_FILES = (
+    "null",
+    "5",
+    "[]",
+    '"x"',
+    '{"a": 1}',
+    "[[1]]",
+    "[null]",
+    '["../x", 1]',
+    "true",
+    "1e400",
+)
 
 
-@pytest.mark.parametrize("files", BROKEN)
+@pytest.mark.parametrize("files", WRONG_FILES)
 def test_a_site_whose_catalogue_is_broken_is_not_replaced(files, tmp_path):
-    """`files` that are no list of names were a TypeError."""
+    """`files` that are no list of names once raised a TypeError."""
     out = tmp_path / "site"
     out.mkdir()
     (out / CATALOGUE).write_text(f'{{"format": "jax-onnx-zoo site", "files": {files}}}')
@@ -166,12 +196,12 @@ def test_a_site_whose_catalogue_is_broken_is_not_replaced(files, tmp_path):
     assert (out / "mine.txt").read_text() == "mine"
 
 
-def test_catalogues_that_are_changed(tmp_path):
+def test_changed_catalogues(tmp_path):
     rng, out = random.Random(3), tmp_path / "site"
     out.mkdir()
     (out / "mine.txt").write_text("mine")
     sound = {"format": "jax-onnx-zoo site", "files": ["index.html"], "rows": [{"model": "a"}]}
     for _ in range(300):
-        (out / CATALOGUE).write_bytes(changes.table(rng, json.dumps(sound).encode()))
+        (out / CATALOGUE).write_bytes(changes.change_json(rng, json.dumps(sound).encode()))
         with pytest.raises(BadOutput):
             check_replaceable(out, force=True)

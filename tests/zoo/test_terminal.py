@@ -1,4 +1,4 @@
-"""What is printed is shown, whatever is in it, wherever it goes."""
+"""Printed texts: control characters, encodings, closed or full outputs, pictures in a terminal."""
 
 import fcntl
 import json
@@ -23,7 +23,7 @@ HOSTILE = "".join(
     for code in range(0x20000)
     if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp") and chr(code) not in "\n\t"
 )
-"""Control characters, C1, marks of direction, separators of lines, halves of characters."""
+"""C0 and C1 control characters, marks of direction, line separators and surrogates."""
 
 
 def is_shown(text):
@@ -31,7 +31,7 @@ def is_shown(text):
 
 
 @pytest.mark.parametrize(
-    "tell",
+    "print_text",
     [
         print_stdout,
         print_stderr,
@@ -44,59 +44,61 @@ def is_shown(text):
         lambda text: LogProgress().note(text),
     ],
 )
-def test_nothing_that_a_terminal_obeys(tell, capsys):
-    tell(f"before\x1b[2J\x9b5n\u202e{HOSTILE}after")
+def test_no_control_characters_are_printed(print_text, capsys):
+    print_text(f"before\x1b[2J\x9b5n\u202e{HOSTILE}after")
     out, err = capsys.readouterr()
-    told = out + err
-    assert is_shown(told) and "before" in told and "after" in told
+    printed = out + err
+    assert is_shown(printed) and "before" in printed and "after" in printed
 
 
-def test_ordinary_texts_stay():
+def test_ordinary_texts_are_unchanged():
     for text in ("ViT-S/16 · 1e-5", "modèle, 模型, мо́дель", "a\n\tb", "🐈"):
         assert printable(text) == text
 
 
-def test_json_says_the_same(capsys):
+def test_json_keeps_hostile_texts(capsys):
     value = {HOSTILE.encode("utf-8", "ignore").decode(): "模型\n\x07"}
     print_json(value)
     assert json.loads(capsys.readouterr().out) == value
 
 
-def zoo(*arguments, out=subprocess.PIPE, **variables):
-    """The command in a process; what it says on stderr is one sentence, or nothing."""
+def run_zoo(*arguments, out=subprocess.PIPE, **variables):
+    """Run the command in a process. It may print one sentence on stderr, or nothing."""
     command, environment = [sys.executable, "-m", "zoo", *arguments], os.environ | variables
-    done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, env=environment)
-    assert done.stderr.count("\n") == bool(done.stderr) and "Traceback" not in done.stderr
-    return done
+    process = subprocess.run(
+        command, stdout=out, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stderr.count("\n") == bool(process.stderr) and "Traceback" not in process.stderr
+    return process
 
 
 def test_an_encoding_that_lacks_letters():
-    done = zoo("info", "模型", PYTHONIOENCODING="latin-1")
-    assert done.returncode == 2 and "\\u6a21" in done.stderr
+    process = run_zoo("info", "模型", PYTHONIOENCODING="latin-1")
+    assert process.returncode == 2 and "\\u6a21" in process.stderr
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("arguments", [("list",), ("list", "--json")])
-def test_a_reader_that_has_gone(arguments):
-    """As `zoo list | head` ends; Typer and rich leave with 1."""
+def test_a_closed_pipe(arguments):
+    """The reader has closed the pipe, as in `zoo list | head`. Typer and rich exit with 1."""
     read, write = os.pipe()
     os.close(read)
-    done = zoo(*arguments, out=write)
+    process = run_zoo(*arguments, out=write)
     os.close(write)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (process.returncode, process.stderr) == (1, "")
 
 
 @pytest.mark.each()
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
 @pytest.mark.parametrize("arguments", [("list",), ("list", "--json")])
-def test_a_disk_that_is_full(arguments):
+def test_a_full_disk(arguments):
     with open("/dev/full", "w") as full:
-        done = zoo(*arguments, out=full)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: stdout cannot be written")
+        process = run_zoo(*arguments, out=full)
+    assert process.returncode == 2
+    assert process.stderr.startswith("error: stdout cannot be written")
 
 
-def test_closed_from_the_start():
+def test_closed_streams():
     command = f"{sys.executable} -m zoo list >&- 2>&-"
     assert subprocess.run(["sh", "-c", command]).returncode == 0
 
@@ -111,18 +113,22 @@ print("through")
 
 @pytest.mark.parametrize("rows, columns", [(40, 100), (0, 0)])
 def test_a_picture_is_shown_where_there_is_room(rows, columns):
-    """A container's terminal has no rows and columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+    """The terminal of a container has 0 rows and columns, and gets no picture."""
+    terminal, program_end = pty.openpty()
+    fcntl.ioctl(program_end, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
     settings = os.environ | {"TERM": "xterm-256color"}
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdin=theirs, stdout=theirs, stderr=theirs, env=settings
+        [sys.executable, "-c", PROGRAM],
+        stdin=program_end,
+        stdout=program_end,
+        stderr=program_end,
+        env=settings,
     ) as process:
-        os.close(theirs)
-        said = b""
-        while b"through" not in said and b"Traceback" not in said:
-            said += os.read(ours, 1 << 16)
-        process.kill() if b"Traceback" in said else process.wait()
-    os.close(ours)
-    assert process.returncode == 0, said.decode()
-    assert ("▀" in said.decode() or "▄" in said.decode()) == bool(columns)
+        os.close(program_end)
+        shown = b""
+        while b"through" not in shown and b"Traceback" not in shown:
+            shown += os.read(terminal, 1 << 16)
+        process.kill() if b"Traceback" in shown else process.wait()
+    os.close(terminal)
+    assert process.returncode == 0, shown.decode()
+    assert ("▀" in shown.decode() or "▄" in shown.decode()) == bool(columns)

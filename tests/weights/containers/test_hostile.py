@@ -1,6 +1,7 @@
-"""Files that are broken, too large or mean harm: one sentence each, at once, and nothing is run.
+"""Checkpoints that are damaged, too large or malicious.
 
-`tests/files` changes files at random; here is what it takes a mind to write.
+Each has to be refused in one sentence and little time, and no code in it may run. These files are
+written by hand, those of `tests/files` are changed at random.
 """
 
 import io
@@ -21,7 +22,7 @@ import torch
 from safetensors.numpy import save_file
 
 from tests.conftest import GOLDEN
-from tests.files.changes import EVIL
+from tests.files.changes import FORBIDDEN_PROGRAMS
 from weights import open_checkpoint
 from weights.containers import lz4 as frames
 from weights.containers import npy
@@ -32,45 +33,49 @@ from weights.errors import NotACheckpoint, UnsafeCheckpoint, WeightsError, Wrong
 from weights.opening import open_regular
 
 
-def refused(path, message=None, kind=WeightsError):
-    """One printable sentence, in 5 seconds of the processor, and nothing new lies around."""
-    began, before = time.process_time(), sorted(path.parent.rglob("*"))
+def assert_refused(path, message=None, kind=WeightsError):
+    """Assert that a file is refused in a printable sentence, in 5 seconds of processor time.
+
+    No file may be added to its folder.
+    """
+    start, paths_before = time.process_time(), sorted(path.parent.rglob("*"))
     with pytest.raises(kind, match=message) as error:
         for tensor in open_checkpoint(path).tensors.values():
             tensor.read()
-    assert time.process_time() - began < 5
+    assert time.process_time() - start < 5
     assert str(error.value).isprintable() and len(str(error.value)) < 3000
-    assert sorted(path.parent.rglob("*")) == before
+    assert sorted(path.parent.rglob("*")) == paths_before
 
 
 class Evil:
-    """Would make a folder when unpickled."""
+    """An object that creates a folder if it is unpickled."""
 
     def __reduce__(self):
         return os.mkdir, ("evidence",)
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_only_files_are_opened(tmp_path, make):
-    """A FIFO that nobody writes to keeps nobody waiting."""
-    make(tmp_path / "x.safetensors")
+@pytest.mark.parametrize("create_path", [os.mkfifo, os.mkdir])
+def test_only_regular_files_are_opened(tmp_path, create_path):
+    """A FIFO without a writer is refused at once."""
+    create_path(tmp_path / "x.safetensors")
     with pytest.raises(OSError, match=r"regular file|[Dd]irectory"):
         open_regular(tmp_path / "x.safetensors")
     with pytest.raises(WeightsError, match=r"regular file|is a folder without a checkpoint"):
         open_checkpoint(tmp_path / "x.safetensors")
 
 
-@pytest.mark.parametrize("written", ["x.safetensors", "new"])
+@pytest.mark.parametrize("replacement", ["x.safetensors", "new"])
 @pytest.mark.parametrize("use", ["read", "sha256"])
-def test_a_file_that_changes_is_refused(tmp_path, written, use):
-    """In place or by another one; else a digest would be of other bytes than the weights."""
+def test_a_file_that_changes_is_refused(tmp_path, replacement, use):
+    """The file is overwritten or replaced. Otherwise the digest could be of other bytes than the
+    weights."""
     path = tmp_path / "x.safetensors"
     save_file({"w": np.ones(3, np.float32)}, path)
-    os.utime(path, ns=(1, 1))  # two writings may fall into one tick of the clock
+    os.utime(path, ns=(1, 1))  # two writes may have the same time of the clock
     checkpoint = open_checkpoint(path)
     np.testing.assert_array_equal(checkpoint.tensors["w"].read(), 1)
-    save_file({"w": np.zeros(3, np.float32)}, tmp_path / written)
-    (tmp_path / written).replace(path)
+    save_file({"w": np.zeros(3, np.float32)}, tmp_path / replacement)
+    (tmp_path / replacement).replace(path)
     with pytest.raises(NotACheckpoint, match="changed while it was read"):
         {"read": checkpoint.tensors["w"].read, "sha256": checkpoint.sha256}[use]()
 
@@ -79,21 +84,24 @@ def test_a_file_that_changes_is_refused(tmp_path, written, use):
 
 
 def safetensors_file(path, header, body=b"", length=None):
+    """Write a header (an object or bytes) and a body. `length` is a false length of the header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + body)
     return path
 
 
 def entry(**changes):
+    """Return a header with one tensor of two numbers, with these changes."""
     return {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **changes}}
 
 
 EMPTY = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
 
 
-def values(piece):
-    """An empty object takes 64 bytes in memory and 3 in the file."""
-    return b'{"a":[' + piece * MAX_VALUES + b"0]}"
+def list_header(item):
+    """Return a header with a list of many items. An empty object takes 64 bytes of memory, but 3 of
+    the file."""
+    return b'{"a":[' + item * MAX_VALUES + b"0]}"
 
 
 SAFETENSORS = {
@@ -115,9 +123,9 @@ SAFETENSORS = {
     "many dimensions": (entry(shape=[(1 << 48) - 1] * (MAX_DIMENSIONS + 1)), 8, None),
     "very many dimensions": (entry(shape=[(1 << 48) - 1] * 300_000), 8, None),
     "many tensors": ({str(i): EMPTY for i in range(MAX_TENSORS + 1)}, 0, None),
-    "many objects": (values(b'{"a":0},'), 0, None),
-    "many lists": (values(b"[],"), 0, None),
-    "many numbers": (values(b"0,"), 0, None),
+    "many objects": (list_header(b'{"a":0},'), 0, None),
+    "many lists": (list_header(b"[],"), 0, None),
+    "many numbers": (list_header(b"0,"), 0, None),
 }
 
 
@@ -126,11 +134,11 @@ def test_safetensors(name, tmp_path):
     header, body, length = SAFETENSORS[name]
     path = safetensors_file(tmp_path / "w", header, bytes(body), length)
     small_values = name in ("many objects", "many lists", "many numbers")
-    refused(path, "in values" if small_values else "not a valid safetensors file")
+    assert_refused(path, "in values" if small_values else "not a valid safetensors file")
 
 
-def test_as_many_as_are_read(tmp_path):
-    """Dimensions of a tensor and records of a file, and not one more."""
+def test_limits_of_dimensions_and_records(tmp_path):
+    """The largest numbers of dimensions and of records are read, and one more record is refused."""
     header = entry(shape=[1] * MAX_DIMENSIONS, data_offsets=[0, 4])
     path = safetensors_file(tmp_path / "w", header, bytes(4))
     assert open_checkpoint(path).tensors["a"].shape == (1,) * MAX_DIMENSIONS
@@ -138,20 +146,21 @@ def test_as_many_as_are_read(tmp_path):
     path.write_bytes(record * MAX_TENSORS)
     assert len(open_checkpoint(path).tensors) == MAX_TENSORS
     path.write_bytes(record * (MAX_TENSORS + 1))
-    refused(path, f"more than {MAX_TENSORS} records")
+    assert_refused(path, f"more than {MAX_TENSORS} records")
 
 
-def index_of(folder, names):
+def write_index(folder, names):
+    """Write an index of files with these names. Return its path."""
     path = folder / "model.safetensors.index.json"
     path.write_text(json.dumps({"weight_map": {str(i): name for i, name in enumerate(names)}}))
     return path
 
 
-def test_an_index_names_files_beside_it_only(tmp_path):
+def test_an_index_names_files_of_its_folder_only(tmp_path):
     for name in ("../w.safetensors", "/etc/w.safetensors", "a/b.safetensors", "w"):
-        index_of(tmp_path, [name])
-        refused(tmp_path, "plain file names")
-    refused(index_of(tmp_path, ["model-1.safetensors"]), "missing in its folder")
+        write_index(tmp_path, [name])
+        assert_refused(tmp_path, "plain file names")
+    assert_refused(write_index(tmp_path, ["model-1.safetensors"]), "missing in its folder")
 
 
 @pytest.mark.parametrize(
@@ -162,15 +171,15 @@ def test_an_index_names_files_beside_it_only(tmp_path):
     ],
     ids=["tensors", "bytes of headers"],
 )
-def test_an_index_of_more_than_is_read(header, message, tmp_path):
-    """Each of its files alone is sound."""
+def test_limits_of_all_files_of_an_index(header, message, tmp_path):
+    """Each file alone is valid."""
     names = [f"{i}.safetensors" for i in range(5)]
     for name in names:
         open_checkpoint(safetensors_file(tmp_path / name, header))
-    refused(index_of(tmp_path, names), message)
+    assert_refused(write_index(tmp_path, names), message)
 
 
-# ----------------------------------------------------------------------------- PyTorch's archives
+# ------------------------------------------------------------------------------- PyTorch archives
 
 
 def pth_file(path, program, method=zipfile.ZIP_STORED, numbers=zipfile.ZIP_STORED):
@@ -181,10 +190,12 @@ def pth_file(path, program, method=zipfile.ZIP_STORED, numbers=zipfile.ZIP_STORE
 
 
 def text(characters):
+    """Return the pickle operation of a string."""
     return b"X" + struct.pack("<I", len(characters)) + characters.encode()
 
 
 def many_dimensions():
+    """Return a pickle of a tensor with 60,000 dimensions."""
     storage = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu")
     sizes = b"(" + b"K\x01" * 60_000 + b"t"
     call = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x01tQK\x00" + sizes * 2 + b"tR"
@@ -192,13 +203,16 @@ def many_dimensions():
 
 
 def keys_with_one_hash():
-    """Python hashes an integer modulo 2**61 - 1, so each of these collides with all before it."""
+    """Return a pickle of a dictionary whose integer keys have the same hash.
+
+    Python hashes an integer modulo 2**61 - 1, so that each key collides with all before it.
+    """
     keys = (b"\x8a\x0a" + (k * ((1 << 61) - 1)).to_bytes(10, "little") for k in range(1, 200_000))
     return b"\x80\x02}(" + b"N".join(keys) + b"Nu."
 
 
 PICKLES = {
-    **{f"evil {n}": b"\x80\x04" + program + b"." for n, program in enumerate(EVIL)},
+    **{f"evil {n}": b"\x80\x04" + program + b"." for n, program in enumerate(FORBIDDEN_PROGRAMS)},
     "a state": b"\x80\x02X\x01\x00\x00\x00a}b.",
     "a name that clears the screen": b"\x80\x02cos\n\x1b[2J\n)R.",
     "nothing": b"",
@@ -211,46 +225,46 @@ PICKLES = {
     "many dimensions": many_dimensions(),
     "keys with one hash": keys_with_one_hash(),
 }
-KINDS = {"many dimensions": "60000 dimensions", "evil 0": "could run code"}
+MESSAGES = {"many dimensions": "60000 dimensions", "evil 0": "could run code"}
 
 
 @pytest.mark.parametrize("name", PICKLES)
 def test_pickles(name, tmp_path):
     path = pth_file(tmp_path / "w", PICKLES[name])
-    refused(path, KINDS.get(name), (UnsafeCheckpoint, NotACheckpoint))
+    assert_refused(path, MESSAGES.get(name), (UnsafeCheckpoint, NotACheckpoint))
 
 
 def test_code_is_not_run(tmp_path, monkeypatch):
-    """In a pickle, in one inside of an archive, and in an array of objects."""
+    """The code is in a pickle, in a pickle of an archive, and in an array of objects."""
     monkeypatch.chdir(tmp_path)
     for content in (b"", b"<html>not found</html>", pickle.dumps(Evil())):
         (tmp_path / "a").write_bytes(content)
-        refused(tmp_path / "a", r"not a supported checkpoint|is a web page", NotACheckpoint)
+        assert_refused(tmp_path / "a", r"not a supported checkpoint|is a web page", NotACheckpoint)
     torch.save({"norm.weight": Evil()}, tmp_path / "b")
-    refused(tmp_path / "b", "could run code")
+    assert_refused(tmp_path / "b", "could run code")
     evil = np.array([Evil()], object)
     equimo_archive(tmp_path / "c", [(member("weights.eqx"), numpy_file(evil))])
-    refused(tmp_path / "c", "an array of type|does not describe")
+    assert_refused(tmp_path / "c", "an array of type|does not describe")
     np.savez(tmp_path / "d.npz", a=evil)
-    refused(tmp_path / "d.npz", "does not describe an array of numbers")
+    assert_refused(tmp_path / "d.npz", "does not describe an array of numbers")
 
 
 def test_compressed_members(tmp_path):
-    """A zip bomb needs compression, and PyTorch uses none."""
+    """Compressed members are refused: PyTorch does not compress, and a zip bomb has to."""
     torch.save({"a": torch.zeros(1)}, tmp_path / "torch")
     with zipfile.ZipFile(tmp_path / "torch") as archive:
         program = archive.read("torch/data.pkl")
     deflated = zipfile.ZIP_DEFLATED
-    refused(pth_file(tmp_path / "a", program, numbers=deflated), "data/0 is compressed")
-    refused(pth_file(tmp_path / "b", program, deflated), "data.pkl is compressed")
-    refused(pth_file(tmp_path / "c", bytes(300_000_000), deflated), "the limit is")
+    assert_refused(pth_file(tmp_path / "a", program, numbers=deflated), "data/0 is compressed")
+    assert_refused(pth_file(tmp_path / "b", program, deflated), "data.pkl is compressed")
+    assert_refused(pth_file(tmp_path / "c", bytes(300_000_000), deflated), "the limit is")
 
 
-# --------------------------------------------------------------------------------- numpy's archives
+# ---------------------------------------------------------------------------------- numpy archives
 
 
 def numpy_file(array):
-    """As numpy writes it."""
+    """Return the bytes of a `.npy` file."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=True)
     return buffer.getvalue()
@@ -270,10 +284,10 @@ def numpy_file(array):
         (lambda data: data.replace(b"False", b"Falsy"), "does not describe"),
     ],
 )
-def test_members_that_are_not_what_they_say(change, message, method, tmp_path):
+def test_members_with_wrong_sizes_and_headers(change, message, method, tmp_path):
     with zipfile.ZipFile(tmp_path / "w.npz", "w", method) as archive:
         archive.writestr("a.npy", change(numpy_file(np.ones(8, np.float32))))
-    refused(tmp_path / "w.npz", message, NotACheckpoint)
+    assert_refused(tmp_path / "w.npz", message, NotACheckpoint)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -281,7 +295,7 @@ def test_members_that_are_not_what_they_say(change, message, method, tmp_path):
     ("names", "method", "message"),
     [
         (["a", "a"], zipfile.ZIP_STORED, "two members have the same name"),
-        # The properties of an LZMA stream may ask for a dictionary of 4 GB.
+        # An LZMA stream may request a dictionary of 4 GB.
         (["a"], zipfile.ZIP_LZMA, "neither stored nor deflated"),
         (["a"], zipfile.ZIP_BZIP2, "neither stored nor deflated"),
         (range(MAX_TENSORS + 100), zipfile.ZIP_STORED, "in members|in bytes"),
@@ -291,24 +305,26 @@ def test_members_that_are_not_what_they_say(change, message, method, tmp_path):
     ],
     ids=["twice", "lzma", "bzip2", "many", "very many"],
 )
-def test_members_that_do_not_go_together(names, method, message, tmp_path):
+def test_wrong_sets_of_members(names, method, message, tmp_path):
     content = numpy_file(np.ones(1, np.float32)) if len(names) < 3 else b""
     with zipfile.ZipFile(tmp_path / "w.npz", "w", method) as archive:
         for name in names:
             archive.writestr(f"{name}.npy", content)
-    refused(tmp_path / "w.npz", message, NotACheckpoint)
+    assert_refused(tmp_path / "w.npz", message, NotACheckpoint)
 
 
-# ----------------------------------------------------------------------- Equimo's archives
+# ----------------------------------------------------------------------- Equimo archives
 
 
 def member(name, kind=tarfile.REGTYPE, target=""):
+    """Return the tar header of a member. `target` is the path of a link."""
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
     return info
 
 
 def equimo_archive(path, members):
+    """Write a compressed archive of empty metadata and of members with their content."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for info, content in [(member("metadata.json"), b"{}"), *members]:
@@ -341,30 +357,34 @@ SUSPICIOUS |= {name: (member("weights.eqx"), record) for name, record in RECORDS
 
 
 @pytest.mark.parametrize("name", SUSPICIOUS)
-def test_members_that_do_not_belong_and_records_that_lie(name, tmp_path):
+def test_wrong_members_and_records(name, tmp_path):
     equimo_archive(tmp_path / "w", [SUSPICIOUS[name]])
-    refused(tmp_path / "w", "not a valid Equimo checkpoint")
+    assert_refused(tmp_path / "w", "not a valid Equimo checkpoint")
 
 
 @pytest.mark.parametrize("position", [0.1, 0.9])
 def test_a_flipped_byte_in_an_archive(position, tmp_path):
-    """2.x archives carry a digest, those of 1.x a checksum of the compressed frame if any."""
-    whole = lz4.frame.decompress((GOLDEN / "equimo_v2_dinov2_nano.tar.lz4").read_bytes())
-    damaged = bytearray(whole)
-    damaged[3000 + int((len(whole) - 20000) * position)] ^= 1
+    """Archives of Equimo 2 have a digest, those of Equimo 1 at most a checksum of the frame."""
+    archive = lz4.frame.decompress((GOLDEN / "equimo_v2_dinov2_nano.tar.lz4").read_bytes())
+    damaged = bytearray(archive)
+    damaged[3000 + int((len(archive) - 20000) * position)] ^= 1
     (tmp_path / "w.tar.lz4").write_bytes(lz4.frame.compress(bytes(damaged)))
-    refused(tmp_path / "w.tar.lz4", kind=(WrongDigest, NotACheckpoint))
+    assert_refused(tmp_path / "w.tar.lz4", kind=(WrongDigest, NotACheckpoint))
 
 
-def extended(size):
+def extended_header(size):
+    """Return an extended (PAX) header of a size."""
     info = tarfile.TarInfo("pax")
     info.type, info.size = tarfile.XHDTYPE, size
     return info.tobuf(tarfile.USTAR_FORMAT)
 
 
-def claiming(size):
-    """The tar format has negative sizes, in base 256, and Python's library passes them on."""
-    header = bytearray(extended(0))
+def archive_claiming(size):
+    """Return an archive whose first header claims a size.
+
+    The tar format has negative sizes in base 256, and Python's library accepts them.
+    """
+    header = bytearray(extended_header(0))
     header[124:136] = (b"\xff" if size < 0 else b"\x80") + size.to_bytes(11, "big", signed=True)
     header[148:156] = b" " * 8
     header[148:156] = f"{sum(header):06o}\0 ".encode()
@@ -373,27 +393,34 @@ def claiming(size):
     )
 
 
-# Looking for a number before a word takes long where everything is a number.
-DIGITS = extended(MAX_METADATA_BYTES) + b"1" * MAX_METADATA_BYTES + member("metadata.json").tobuf()
+# A search for a number before a word takes long in a text of digits.
+DIGITS = (
+    extended_header(MAX_METADATA_BYTES)
+    + b"1" * MAX_METADATA_BYTES
+    + member("metadata.json").tobuf()
+)
 
 
 @pytest.mark.parametrize(
-    ("whole", "message"),
+    ("archive", "message"),
     [
         (DIGITS, "is missing|is not JSON"),
-        *((claiming(size), "an extended header claims a size of") for size in (-1024, -1, 1 << 40)),
+        *(
+            (archive_claiming(size), "an extended header claims a size of")
+            for size in (-1024, -1, 1 << 40)
+        ),
     ],
     ids=["digits", "-1024", "-1", "2**40"],
 )
-def test_extended_headers(whole, message, tmp_path):
-    (tmp_path / "w.tar.lz4").write_bytes(lz4.frame.compress(whole))
-    refused(tmp_path / "w.tar.lz4", message)
+def test_extended_headers(archive, message, tmp_path):
+    (tmp_path / "w.tar.lz4").write_bytes(lz4.frame.compress(archive))
+    assert_refused(tmp_path / "w.tar.lz4", message)
 
 
-# ------------------------------------------------------------------- what takes more than there is
+# ------------------------------------------------------------------------ excessive time or memory
 
 
-# With 100 MB more than the process has when it begins to read.
+# The process may use 100 MB more than it has before it reads.
 LIMITED = """
 import os, resource, sys, time
 from pathlib import Path
@@ -426,12 +453,12 @@ BOMBS = {
 }
 
 
-def zeros(path, size, *before):
-    """An archive whose weights are so many zeros, behind those members."""
+def write_zeros(path, size, *earlier_members):
+    """Write an archive whose weights are `size` bytes of zeros, after these members."""
     info = member("weights.eqx")
     info.size = size
     with lz4.frame.open(path, "wb") as file:
-        file.write(b"".join(each.tobuf() for each in (*before, info)))
+        file.write(b"".join(header.tobuf() for header in (*earlier_members, info)))
         file.write(npy.array_header((size // 4 - 32,), "<f4"))
         for _ in range(size >> 24):
             file.write(bytes(1 << 24))
@@ -440,15 +467,15 @@ def zeros(path, size, *before):
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_take_no_memory(name, tmp_path, monkeypatch):
-    """Pickles, and two gigabytes of zeros in a frame of eight megabytes."""
-    monkeypatch.delenv("COVERAGE_PROCESS_START", raising=False)  # it takes its own time
+    """The files are pickles, and an archive of 2 GB of zeros in a frame of 8 MB."""
+    monkeypatch.delenv("COVERAGE_PROCESS_START", raising=False)  # measuring coverage takes time
     if name == "zeros":
-        path = zeros(tmp_path / "a.tar.lz4", frames.FREE_CONTENT * frames.RATIO)
-        refused(path, "its content claims a size of")
-        path = zeros(tmp_path / "w.tar.lz4", 2 << 30, member("metadata.json"))
+        path = write_zeros(tmp_path / "a.tar.lz4", frames.FREE_CONTENT * frames.RATIO)
+        assert_refused(path, "its content claims a size of")
+        path = write_zeros(tmp_path / "w.tar.lz4", 2 << 30, member("metadata.json"))
         assert path.stat().st_size < 10 << 20
     else:
         path = pth_file(tmp_path / "w", BOMBS[name])
     command = [sys.executable, "-c", LIMITED, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=os.getcwd())
-    assert float(done.stdout) < 1
+    process = subprocess.run(command, capture_output=True, text=True, check=True, cwd=os.getcwd())
+    assert float(process.stdout) < 1

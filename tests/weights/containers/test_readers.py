@@ -1,4 +1,4 @@
-"""Checkpoint files: wrappers, prefixes, and everything that may be wrong with one."""
+"""Readers of checkpoint containers, compared with the libraries that wrote the files."""
 
 import io
 import itertools
@@ -24,7 +24,8 @@ from weights.tensors import LazyArrays, LazyTensor
 from zoo.checkpoints.load import model_shapes
 
 
-def read(path):
+def read_tensors(path):
+    """Return the tensors of a checkpoint by name."""
     return open_checkpoint(path).tensors
 
 
@@ -34,19 +35,19 @@ WRITERS = {
     "safetensors": lambda path, array: save_file({"array": torch.tensor(array)}, path),
     "pth": lambda path, array: torch.save({"array": torch.tensor(array)}, path),
 }
-"""Of somebody else, for each format."""
+"""Functions of other libraries that write an array, by the suffix of their format."""
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_a_file_that_is_named_is_the_one_that_is_read(suffix, tmp_path):
-    """Whatever lies beside it, that of a checkpoint in several files too."""
+def test_the_given_file_is_read(suffix, tmp_path):
+    """The file is read, not other checkpoints or an index in its folder."""
     WRITERS[suffix](tmp_path / f"finetuned.{suffix}", np.float32([1, 2]))
     for name in ("weights.eqx", "arrays.npz", "model.safetensors", "model.pth"):
         WRITERS[name.partition(".")[2]](tmp_path / name, np.float32([8, 9]))
     (tmp_path / "metadata.json").write_text("{}")
     index = {"metadata": {}, "weight_map": {"array": "model.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    (tensor,) = read(tmp_path / f"finetuned.{suffix}").values()
+    (tensor,) = read_tensors(tmp_path / f"finetuned.{suffix}").values()
     np.testing.assert_array_equal(tensor.read(), [1, 2])
 
 
@@ -57,45 +58,45 @@ def test_half_precision_becomes_float32(dtype, tmp_path):
     save_file({"a": tensor}, tmp_path / "w.safetensors")
     eqx.tree_serialise_leaves(tmp_path / "w.eqx", jnp.asarray([0.5, -2], dtype))
     for suffix in ("pth", "safetensors", "eqx"):
-        (found,) = read(tmp_path / f"w.{suffix}").values()
-        assert found.read().dtype == np.float32
-        np.testing.assert_array_equal(found.read(), [0.5, -2])
+        (tensor_read,) = read_tensors(tmp_path / f"w.{suffix}").values()
+        assert tensor_read.read().dtype == np.float32
+        np.testing.assert_array_equal(tensor_read.read(), [0.5, -2])
 
 
-def test_types(tmp_path):
-    """What is no tensor of floats has a type that says so."""
+def test_dtypes_of_other_values(tmp_path):
+    """Tensors that are not dense floats have a dtype that says so. Other values are left out."""
     content = {"epoch": 3, "sparse": torch.eye(2).to_sparse(), "int": torch.arange(2)}
     torch.save(content, tmp_path / "w.pth")
-    types = {key: tensor.dtype for key, tensor in read(tmp_path / "w.pth").items()}
+    types = {key: tensor.dtype for key, tensor in read_tensors(tmp_path / "w.pth").items()}
     assert types == {"sparse": "not a dense tensor", "int": "int64"}
     np.savez(tmp_path / "w.npz", a=np.arange(3), b=np.zeros(2))
-    tensors = read(tmp_path / "w.npz")
+    tensors = read_tensors(tmp_path / "w.npz")
     assert [tensor.dtype for tensor in tensors.values()] == ["int64", "float64"]
     with pytest.raises(TypeError, match="not a dense tensor"):
         tensors["a"].read()
 
 
 @pytest.mark.parametrize("content", [torch.zeros(2), [torch.zeros(2)], {3: torch.zeros(2)}, 5])
-def test_no_table_of_named_tensors(content, tmp_path):
+def test_files_without_named_tensors(content, tmp_path):
     torch.save(content, tmp_path / "w.pth")
     with pytest.raises(NotACheckpoint, match="not a table of named tensors"):
-        read(tmp_path / "w.pth")
+        read_tensors(tmp_path / "w.pth")
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_modules_of_torchscript(tmp_path):
-    """Their parameters and buffers, by the names of a state dict; no code is read."""
+    """Parameters and buffers have the names of the state dict. No code is read."""
     module = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5)).half()
     torch.jit.save(torch.jit.script(module), tmp_path / "w.pt")
-    state, found = module.state_dict(), open_checkpoint(tmp_path / "w.pt").tensors
-    assert {key: tensor.shape for key, tensor in found.items()} == {
+    state, tensors = module.state_dict(), open_checkpoint(tmp_path / "w.pt").tensors
+    assert {key: tensor.shape for key, tensor in tensors.items()} == {
         key: tuple(value.shape) for key, value in state.items()
     }
-    np.testing.assert_array_equal(found["0.weight"].read(), state["0.weight"])
+    np.testing.assert_array_equal(tensors["0.weight"].read(), state["0.weight"])
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_values_that_are_no_numbers_are_named(value, tmp_path):
+def test_tensors_with_nan_or_infinity_are_named(value, tmp_path):
     state = state_of(NANO, DINOV3_VIT, 1)
     state["blocks.1.mlp.fc1.bias"][3] = value
     save_pth(tmp_path / "w.pth", state)
@@ -104,7 +105,7 @@ def test_values_that_are_no_numbers_are_named(value, tmp_path):
     assert list(arrays.nonfinite) == ["blocks.1.mlp.fc1.bias"]
 
 
-def test_sums_that_overflow_are_not_taken_for_infinite_values():
+def test_overflow_of_a_sum_is_no_infinite_value():
     large = np.full(100, 3e38, np.float32)
     arrays = LazyArrays({"a": LazyTensor((100,), "float32", lambda: large)})
     assert arrays["a"] is large and not arrays.nonfinite
@@ -131,7 +132,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_values_of_npz_are_numpys(save, tmp_path):
+def test_values_of_npz_are_those_of_numpy(save, tmp_path):
     save(tmp_path / "w.npz", **ARRAYS)
     checkpoint = open_checkpoint(tmp_path / "w.npz")
     assert checkpoint.container == "numpy archive"
@@ -148,28 +149,28 @@ SWITCHES = ("block_linked", "content_checksum", "block_checksum", "store_size")
 
 @pytest.mark.each()
 @pytest.mark.parametrize("block_size", [0, 4, 5, 6, 7])
-def test_any_range_of_any_frame(block_size):
-    """Noise, zeros and repeats; and none of them where the file ends early."""
+def test_ranges_of_lz4_frames(block_size):
+    """The data are noise, zeros and repetitions. Truncated frames are refused."""
     rng = np.random.default_rng(block_size)
-    for on in itertools.product([False, True], repeat=4):
+    for values in itertools.product([False, True], repeat=4):
         size = int(rng.integers(0, 3_000_000))
         noise = rng.integers(0, 256, size // 3, dtype=np.uint8).tobytes()
-        whole = noise + bytes(size) + b"abc" * 500
+        data = noise + bytes(size) + b"abc" * 500
         frame = lz4.frame.compress(
-            whole, block_size=block_size, **dict(zip(SWITCHES, on, strict=True))
+            data, block_size=block_size, **dict(zip(SWITCHES, values, strict=True))
         )
         content = Content(io.BytesIO(frame))
-        assert content.size == len(whole)
-        for content.start in (0, int(rng.integers(1, len(whole)))):
-            target = bytearray(len(whole) - content.start)
+        assert content.size == len(data)
+        for content.start in (0, int(rng.integers(1, len(data)))):
+            target = bytearray(len(data) - content.start)
             content.read_into(0, memoryview(target))
-            assert target == whole[content.start :]
+            assert target == data[content.start :]
         for end in (3, 10, len(frame) // 2, len(frame) - 1):
             with pytest.raises(DamagedFile):
                 Content(io.BytesIO(frame[:end]))
 
 
-def test_flipped_bytes_do_not_pass_the_checksum():
+def test_flipped_bytes_fail_the_checksum():
     content = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
     frame = bytearray(lz4.frame.compress(content, content_checksum=True))
     for index in range(100, len(frame), 30_000):

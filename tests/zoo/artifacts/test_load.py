@@ -1,4 +1,7 @@
-"""`zoo.load`: from a folder and from a hub, without JAX."""
+"""`zoo.load`: models from a folder and from a hub, in a process without JAX.
+
+The networks compute channel means, which are compared with numpy.
+"""
 
 import sys
 from dataclasses import FrozenInstanceError
@@ -29,38 +32,42 @@ assert "jax" not in sys.modules
 """
 
 
-def expected(images, scale=1):
-    """Means of the normalised channels: images of the model's own size are not resized."""
+def channel_means(images, scale=1):
+    """Return the means of the normalized channels. The images have the model's size and are not
+    resized."""
     pixels = np.stack([np.asarray(image, np.float64) for image in images]) / 255
     return scale * ((pixels - folders.MEAN) / folders.STD).mean((1, 2))
 
 
 @pytest.fixture
 def folder(tmp_path):
+    """A published folder."""
     return folders.write(tmp_path / "built", folders.published(FILES))
 
 
-def test_pictures_of_every_kind(folder):
+def test_types_of_pictures(folder):
     model = package.load("dinov3_vits16_pretrain_lvd1689m", folder=folder)
     images = [Image.fromarray(array) for array in NOISE]
-    for given, count in ((images, 5), (NOISE, 5), (images[0], 1), (NOISE[0], 1)):
-        outputs = model(given)
+    for pictures, count in ((images, 5), (NOISE, 5), (images[0], 1), (NOISE[0], 1)):
+        outputs = model(pictures)
         assert list(outputs) == ["pooler_output"]
-        # Sums of 1536 float32 values.
-        np.testing.assert_allclose(outputs["pooler_output"], expected(NOISE[:count]), atol=1e-5)
+        # The tolerance is for sums of 1536 float32 values.
+        np.testing.assert_allclose(
+            outputs["pooler_output"], channel_means(NOISE[:count]), atol=1e-5
+        )
     assert model.preprocess(Image.new("L", (90, 70))).shape == (1, 3, *folders.SIZE)
     with pytest.raises(FrozenInstanceError):
         model.path = folder
-    # What no picture is has its table in tests/zoo/images.
+    # tests/zoo/images has a table of values that are no pictures.
     with pytest.raises(BadRequest, match="uint8"):
         model(NOISE.astype(np.float32))
 
 
-def test_it_says_what_it_is_in_a_line_or_two(folder):
+def test_repr_of_models_and_manifests(folder):
     model = package.load(MODEL, "fused", folder=str(folder))
-    np.testing.assert_allclose(model(NOISE)["pooler_output"], expected(NOISE, 2), atol=1e-5)
-    for shown in (repr(model), repr(model.manifest), str(model.manifest)):
-        assert MODEL in shown and len(shown) < 400 and shown.count("\n") < 2
+    np.testing.assert_allclose(model(NOISE)["pooler_output"], channel_means(NOISE, 2), atol=1e-5)
+    for text in (repr(model), repr(model.manifest), str(model.manifest)):
+        assert MODEL in text and len(text) < 400 and text.count("\n") < 2
     assert "CPUExecutionProvider" in repr(model) and "pooler_output" in repr(model)
     assert "<td>fused</td>" in model.manifest._repr_html_()
     assert str(model.path) in model._repr_html_()
@@ -79,67 +86,70 @@ def test_a_file_that_preprocesses_itself(tmp_path):
         model([NOISE[0], NOISE[0, 1:]])
 
 
-def test_a_provider_that_does_not_start_is_no_cpu(folder, monkeypatch):
-    """It is part of the package, and there is no device."""
-    known = ["AbsentExecutionProvider", "CPUExecutionProvider"]
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: known)
-    told = "does not load with AbsentExecutionProvider"
-    with pytest.warns(UserWarning, match=known[0]), pytest.raises(BadFile, match=told):
-        package.load(MODEL, folder=folder, providers=known)
+def test_a_provider_that_does_not_start_is_an_error(folder, monkeypatch):
+    """The package contains the provider, but there is no device. The CPU is no replacement."""
+    providers_of_package = ["AbsentExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: providers_of_package)
+    message = "does not load with AbsentExecutionProvider"
+    with (
+        pytest.warns(UserWarning, match=providers_of_package[0]),
+        pytest.raises(BadFile, match=message),
+    ):
+        package.load(MODEL, folder=folder, providers=providers_of_package)
 
 
-def test_what_is_refused(folder):
-    def refused(error, match, name=MODEL, *variant, place=folder, **options):
+def test_wrong_arguments_and_files_are_refused(folder):
+    def assert_refused(error, match, name=MODEL, *variant, place=folder, **options):
         with pytest.raises(error, match=match):
             package.load(name, *variant, folder=place, **options)
 
-    refused(BadRequest, "give one of them", revision="main")
-    refused(BadRequest, "has no variant 'all' there: choose among fp32, fused", MODEL, "all")
-    refused(BadFile, "holds dinov3_vits16, not dinov3_vitb16", "dinov3_vitb16")
-    refused(BadFile, "does not exist", place=folder / "none")
+    assert_refused(BadRequest, "give one of them", revision="main")
+    assert_refused(BadRequest, "has no variant 'all' there: choose among fp32, fused", MODEL, "all")
+    assert_refused(BadFile, "holds dinov3_vits16, not dinov3_vitb16", "dinov3_vitb16")
+    assert_refused(BadFile, "does not exist", place=folder / "none")
     for providers in (["CUDA"], ["CPUExecutionProvider", "CUDA"]):
-        refused(BadRequest, "provider CUDA is not installed", providers=providers)
+        assert_refused(BadRequest, "provider CUDA is not installed", providers=providers)
     (folder / folders.VARIANTS["fp16"][1]).unlink()
-    refused(BadFile, r"onnx_data is missing .* `zoo pull dinov3_vits16", MODEL, "fp16")
-    # A file of the size that its manifest says.
+    assert_refused(BadFile, r"onnx_data is missing .* `zoo pull dinov3_vits16", MODEL, "fp16")
+    # The file has the size in its manifest, but is no model.
     path = folder / folders.VARIANTS["fp32"][0]
     path.write_bytes(bytes(path.stat().st_size))
-    refused(BadFile, "does not load with CPUExecutionProvider")
+    assert_refused(BadFile, "does not load with CPUExecutionProvider")
 
 
-def test_from_a_hub_then_from_our_cache(zoo, at, monkeypatch):
-    repository, other = f"somebody/{MODEL}", "e" * 40
+def test_loading_from_a_hub_and_from_the_cache(zoo, at, monkeypatch):
+    repository, new_commit = f"somebody/{MODEL}", "e" * 40
     hub = at(serving(hub_of(repository, folders.published(FILES))))
-    held = folders.published(folders.contents(1)).items()
-    hub.files |= {f"{repository}@{other}/{name}": data for name, data in held}
+    new_files = folders.published(folders.contents(1)).items()
+    hub.files |= {f"{repository}@{new_commit}/{name}": data for name, data in new_files}
     monkeypatch.delenv("ZOO_CACHE_DIR", raising=False)
 
-    def loads(scale, **options):
+    def assert_loads(scale, **options):
         model = package.load(MODEL, **options)
-        found, wanted = model(BLACK)["pooler_output"], expected(BLACK[None], scale)
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        actual, expected = model(BLACK)["pooler_output"], channel_means(BLACK[None], scale)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
         return model.path
 
     with pytest.raises(BadFile, match="was never loaded into"):
-        loads(1, offline=True)
-    place = zoo.home / ".cache" / "jax-onnx-zoo" / "models" / repository.replace("/", "--")
-    path = loads(1)
-    assert path == place / COMMIT / "onnx" / "model.onnx"
+        assert_loads(1, offline=True)
+    cache = zoo.home / ".cache" / "jax-onnx-zoo" / "models" / repository.replace("/", "--")
+    path = assert_loads(1)
+    assert path == cache / COMMIT / "onnx" / "model.onnx"
     count = len(hub.asked)
-    loads(1)
+    assert_loads(1)
     assert len(hub.asked) == count + 1
-    loads(1, revision=COMMIT)
-    loads(1, offline=True)
+    assert_loads(1, revision=COMMIT)
+    assert_loads(1, offline=True)
     assert len(hub.asked) == count + 1
     with pytest.raises(Unreachable, match="forbids asking"):
-        loads(2, variant="fused", offline=True)
-    loads(2, variant="fused")
-    hub.branches = {f"{repository}@main": [other]}
-    loads(2)
-    loads(2, offline=True)
-    loads(1, revision=COMMIT)
+        assert_loads(2, variant="fused", offline=True)
+    assert_loads(2, variant="fused")
+    hub.branches = {f"{repository}@main": [new_commit]}
+    assert_loads(2)
+    assert_loads(2, offline=True)
+    assert_loads(1, revision=COMMIT)
     hub.status = 503
     with pytest.raises(Unreachable, match=r"Or load with offline=True\."):
-        loads(2)
+        assert_loads(2)
     program = WITHOUT_JAX.format(folder=str(path.parents[1]))
     Command(zoo.home)(program=[sys.executable, "-c", program])

@@ -1,5 +1,4 @@
-"""Manifests: what is read from them, what is not believed, and the schema that is published; they
-have all fields of what they are about."""
+"""Manifests: reading, values that are refused, the published schema, and completeness of fields."""
 
 import json
 import random
@@ -32,37 +31,40 @@ SCHEMA = jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text()))
 FILES = folders.contents()
 
 FILE = {"name": "a.onnx", "bytes": 1, "sha256": "0" * 64}
-HOW = folders.manifest(FILES)["preprocessing"]
+PREPROCESSING = folders.manifest(FILES)["preprocessing"]
 VARIANT = folders.manifest(FILES)["variants"]["fp32"]
 TENSOR = {"name": "x", "dtype": "float32", "shape": ["n", 3]}
 
 
-def listing(**changes):
+def with_file(**changes):
+    """Return the change of a manifest to one file with these entries."""
     return {"files": [FILE | changes]}
 
 
-def variant(**changes):
+def with_variant(**changes):
+    """Return the change of a manifest to one variant with these entries."""
     return {"variants": {"fp32": VARIANT | changes}}
 
 
-def how(**changes):
-    return {"preprocessing": HOW | changes}
+def with_preprocessing(**changes):
+    """Return the change of a manifest to these preprocessing settings."""
+    return {"preprocessing": PREPROCESSING | changes}
 
 
 NAMES = ("a/../../a.onnx", "/etc/passwd", "C:/a.onnx", "a\\b.onnx", ".zoo-pull/lock", "", "a//b")
 NAMES += ("a.onnx\n", "a\0b", "ä", "a" * 201, 7)
 
 HOSTILE = [
-    *((listing(name=name), "`files.0.name` is") for name in NAMES),
-    (listing(name="../a"), "`files.0.name` is '../a': it should be a plain"),
+    *((with_file(name=name), "`files.0.name` is") for name in NAMES),
+    (with_file(name="../a"), "`files.0.name` is '../a': it should be a plain"),
     ({"files": [{"name": "a"}]}, "`files.0.bytes` is missing"),
-    (listing(name="Manifest.json"), "it lists a file twice, or itself"),
+    (with_file(name="Manifest.json"), "it lists a file twice, or itself"),
     ({"files": [FILE, FILE | {"name": "A.onnx"}]}, "it lists a file twice, or itself"),
     ({"files": [FILE, FILE | {"name": "a.onnx/b"}]}, "inside of another file"),
     ({"files": [FILE, FILE | {"name": "manifest.json/b"}]}, "inside of another file"),
     ({"source": "here\n```python\nevil()\n```"}, "it should be a line of text"),
     ({"files": [FILE] * 1001}, "it should have at most 1000 items"),
-    *((listing(bytes=value), "`files.0.bytes` is") for value in (True, 1.5)),
+    *((with_file(bytes=value), "`files.0.bytes` is") for value in (True, 1.5)),
     ({"format_version": 1}, "`format_version` is 1: it should be 2"),
     ({"model": "dinov3_vitb16"}, "it is of dinov3_vitb16, not of dinov3_vits16"),
     ({"model": "\x1b[2J"}, ""),
@@ -70,40 +72,43 @@ HOSTILE = [
     ({"variants": {}}, ""),
     ({"variants": {"\n" * 20: 1}}, "should be small letters, digits and `_`"),
     ({"variants": {"all": VARIANT}}, ""),
-    (variant(files=["b"]), "variant fp32 needs 'b', which is not"),
-    (variant(files=["LICENSE"]), ""),
-    (variant(fused={"Gelu": 10**400}), ""),
-    (variant(inputs=[TENSOR | {"shape": [True]}]), ""),
+    (with_variant(files=["b"]), "variant fp32 needs 'b', which is not"),
+    (with_variant(files=["LICENSE"]), ""),
+    (with_variant(fused={"Gelu": 10**400}), ""),
+    (with_variant(inputs=[TENSOR | {"shape": [True]}]), ""),
     ({"weights": {"kind": "random"}}, ""),
-    (how(rescale=float("nan")), ""),
-    (how(std=[1, 0, 1]), "`preprocessing.std` has a zero"),
-    (how(std=[1, 1e-300, 1]), "`preprocessing.std` has a zero, or less"),
-    (how(mean=[1, 1e300, 1]), "`preprocessing.mean.1` is 1e+300: it should be less than"),
-    (how(rescale=1e300), "`preprocessing.rescale` is"),
-    (how(size=[1 << 16, 1 << 16]), "`size` has more than"),
+    (with_preprocessing(rescale=float("nan")), ""),
+    (with_preprocessing(std=[1, 0, 1]), "`preprocessing.std` has a zero"),
+    (with_preprocessing(std=[1, 1e-300, 1]), "`preprocessing.std` has a zero, or less"),
+    (
+        with_preprocessing(mean=[1, 1e300, 1]),
+        "`preprocessing.mean.1` is 1e+300: it should be less than",
+    ),
+    (with_preprocessing(rescale=1e300), "`preprocessing.rescale` is"),
+    (with_preprocessing(size=[1 << 16, 1 << 16]), "`size` has more than"),
     ({"size": [1 << 16, 1 << 16]}, "`size` has more than"),
-    (how(resize=1 << 16), "`preprocessing.resize.constrained-int` is"),
+    (with_preprocessing(resize=1 << 16), "`preprocessing.resize.constrained-int` is"),
 ]
-"""What else than the types and limits of the schema, which is published and compared below."""
+"""Changes that break rules beyond the types and limits of the schema, and words of the error."""
 
 
-def said(**changes):
-    """The text of a manifest."""
+def manifest_text(**changes):
+    """Return the text of a manifest with these changes."""
     return json.dumps(folders.manifest(FILES, **changes)).encode()
 
 
-def refused(text, **options):
-    """What is said of a manifest: a sentence or two that a terminal can show."""
-    with pytest.raises(BadFile, match="cannot be used") as caught:
+def assert_refused(text, **options):
+    """Assert that a text is refused in one or two printable sentences. Return them."""
+    with pytest.raises(BadFile, match="cannot be used") as error:
         parse_manifest(text, "the manifest", **options)
-    told = str(caught.value)
-    assert len(told) < 400 and told.isprintable() and told.endswith(".")
-    return told
+    message = str(error.value)
+    assert len(message) < 400 and message.isprintable() and message.endswith(".")
+    return message
 
 
 @pytest.mark.parametrize(("change", "words"), HOSTILE)
 def test_hostile_manifests(change, words):
-    assert words in refused(said(**change), model=folders.MODEL)
+    assert words in assert_refused(manifest_text(**change), model=folders.MODEL)
 
 
 DEEP = b"[" * 100_000
@@ -120,25 +125,25 @@ NOT_MANIFESTS = {
     "aliases": {"aliases": [0] * MANY},
     "files": {"files": [{}] * (1 << 20)},
 }
-"""Texts, and what one says that is right otherwise, with a great many mistakes."""
+"""Texts, and changes of a valid manifest with many mistakes."""
 
 
-@pytest.mark.parametrize("given", NOT_MANIFESTS.values(), ids=NOT_MANIFESTS)
-def test_what_is_no_manifest(given):
-    """It takes no time to say so."""
-    began = time.process_time()
-    refused(given if isinstance(given, bytes) else said(**given))
-    assert time.process_time() - began < 30
+@pytest.mark.parametrize("content", NOT_MANIFESTS.values(), ids=NOT_MANIFESTS)
+def test_texts_that_are_no_manifests(content):
+    """They are refused in less than 30 seconds of processor time."""
+    start = time.process_time()
+    assert_refused(content if isinstance(content, bytes) else manifest_text(**content))
+    assert time.process_time() - start < 30
 
 
-def test_a_good_manifest():
-    manifest = parse_manifest(said(), "the manifest", folders.MODEL)
+def test_valid_manifests():
+    manifest = parse_manifest(manifest_text(), "the manifest", folders.MODEL)
     assert list(manifest.select_variants(["all"])) == list(folders.VARIANTS)
-    needed = {file.name for file in manifest.select_files(manifest.select_variants(["fp16"]))}
-    assert needed == folders.COMMON | set(folders.VARIANTS["fp16"])
+    names = {file.name for file in manifest.select_files(manifest.select_variants(["fp16"]))}
+    assert names == folders.COMMON | set(folders.VARIANTS["fp16"])
     assert manifest.get_variant("fp16").file == folders.VARIANTS["fp16"][0]
-    assert json.loads(to_text(manifest)) == json.loads(said())
-    unchecked = parse_manifest(said(**variant(verification=None)), "the manifest")
+    assert json.loads(to_text(manifest)) == json.loads(manifest_text())
+    unchecked = parse_manifest(manifest_text(**with_variant(verification=None)), "the manifest")
     assert not unchecked.get_variant("fp32").passed
     changed = manifest.with_changes(complete=False)
     assert manifest.complete and not changed.complete and "speeds" not in to_text(changed)
@@ -149,23 +154,24 @@ def test_a_good_manifest():
 
 
 @pytest.mark.parametrize("model", ["", "my own model", "ein Größeres"])
-def test_models_that_are_not_of_the_zoo(model):
-    """Nor may fields of a later version be in the way."""
-    text = said(model=model, weights={"kind": "own"}, later=[1e999])
+def test_manifests_of_models_outside_of_the_zoo(model):
+    """Any name is accepted, and fields of a later version are ignored."""
+    text = manifest_text(model=model, weights={"kind": "own"}, later=[1e999])
     manifest = parse_manifest(text, "the manifest")
     assert (manifest.model, manifest.weights.kind) == (model, "own")
     assert "later" not in to_text(manifest)
 
 
 def test_manifests_near_a_file(tmp_path):
-    """Beside it, or else in the folder above; what makes no sense counts as nothing."""
+    """The manifest beside the file is read, or else that in the folder above. Wrong ones are
+    ignored."""
     file = tmp_path / "onnx" / "model.onnx"
     assert read_nearby_manifest(file) is None
     folders.write(tmp_path, folders.published(FILES))
     assert read_nearby_manifest(file).preprocessing.size == folders.SIZE
     (tmp_path / "manifest.json").write_bytes(b"{}")
     assert read_nearby_manifest(file) is None
-    (tmp_path / "onnx" / "model.manifest.json").write_bytes(said(model="own"))
+    (tmp_path / "onnx" / "model.manifest.json").write_bytes(manifest_text(model="own"))
     assert read_nearby_manifest(file).model == "own"
 
 
@@ -174,7 +180,7 @@ CHECKED = folders.VERIFICATION | {"comparisons": [COMPARISON | {"cosine": 1.0}]}
 SPEEDS = {"runtime": "", "machine": "", "input": [1, 3, 4, 4], "rounds": 1}
 FULL = folders.manifest(
     FILES,
-    **variant(
+    **with_variant(
         inputs=[TENSOR],
         fused={"Gelu": 1},
         near_misses=[{"pattern": "Gelu", "reason": "another one"}],
@@ -185,53 +191,56 @@ FULL = folders.manifest(
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(3000, marks=pytest.mark.full)])
-def test_any_change(count):
-    """A manifest is refused in a sentence, or all that it says is as the published schema says."""
+def test_random_changes(count):
+    """A changed manifest is refused in a sentence, or is valid under the published schema."""
     rng, read = random.Random(count), 0
     for _ in range(count):
-        text = changes.table(rng, json.dumps(FULL).encode())
+        text = changes.change_json(rng, json.dumps(FULL).encode())
         try:
             manifest = parse_manifest(text, "the manifest")
         except BadFile:
-            refused(text)
+            assert_refused(text)
             continue
         read += 1
-        again = to_text(manifest)
-        SCHEMA.validate(json.loads(again))
-        assert parse_manifest(again.encode(), "the manifest") == manifest
-        assert to_text(parse_manifest(again.encode(), "the manifest")) == again
+        rewritten = to_text(manifest)
+        SCHEMA.validate(json.loads(rewritten))
+        assert parse_manifest(rewritten.encode(), "the manifest") == manifest
+        assert to_text(parse_manifest(rewritten.encode(), "the manifest")) == rewritten
     assert read > count / 20
 
 
 @pytest.mark.skipif(
     is_older(pydantic.VERSION, "2.13"), reason="pydantic before 2.13 describes other classes"
 )
-def test_the_published_schema_is_this_one(capsys):
+def test_the_published_schema_is_current(capsys):
     runpy.run_module("zoo.artifacts", run_name="__main__")
     assert PUBLISHED.read_text() == capsys.readouterr().out
     jsonschema.Draft202012Validator.check_schema(SCHEMA.schema)
 
 
-def test_errors_that_are_no_numbers():
-    """JSON has no word for them."""
+def test_infinite_errors_are_stored_as_null():
+    """JSON has no infinity and no NaN."""
     values = {"max_abs": float("inf"), "max_rel": float("nan"), "cosine": 0.5}
-    found = Comparison(batch=1, height=8, width=8, output="x", **values)
-    assert (found.error("max_abs"), found.error("cosine")) == (None, 0.5)
+    comparison = Comparison(batch=1, height=8, width=8, output="x", **values)
+    assert (comparison.error("max_abs"), comparison.error("cosine")) == (None, 0.5)
 
 
 @pytest.mark.parametrize("name", ["a\n\x9b[2J.eqx", "\udcff.eqx", "a" * 255])
 def test_a_checkpoint_may_be_called_anything(name):
-    told = describe_origin(Provenance("eqx", name), info(folders.MODEL)).name
-    assert told.isprintable() and told.endswith(name[-4:])
+    name_in_manifest = describe_origin(Provenance("eqx", name), info(folders.MODEL)).name
+    assert name_in_manifest.isprintable() and name_in_manifest.endswith(name[-4:])
 
 
 @pytest.mark.parametrize(
-    ("stated", "about", "more"),
+    ("schema_class", "record_class", "further_fields"),
     [
         (StatedLicence, Licence, set()),
         (StatedPreprocessing, Preprocessing, {"in_file"}),
         (StatedWeights, Provenance, {"is_published_file", "is_embedded_file"}),
     ],
 )
-def test_it_has_all_fields(stated, about, more):
-    assert stated.model_fields.keys() == {each.name for each in fields(about)} | more
+def test_schema_classes_have_all_fields(schema_class, record_class, further_fields):
+    assert (
+        schema_class.model_fields.keys()
+        == {field.name for field in fields(record_class)} | further_fields
+    )

@@ -1,4 +1,4 @@
-"""`--dry-run`: nothing is written, removed or sent, whatever command has it."""
+"""`--dry-run`: no command with this option writes, removes or sends anything."""
 
 import os
 
@@ -21,26 +21,27 @@ COMMANDS = {
     "pull": (0, folders.MODEL, "--out", "pulled"),
     "weights download": (2, SIGLIP),
 }
-"""The exit code and the arguments of each; the hub's own library has a damaged checkpoint."""
+"""Exit code and arguments of each command. The cache of the hub's library has a damaged
+checkpoint."""
 
 
-def having(command=ZOO, names=()):
-    """The commands that have the option."""
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from having(inner, (*names, name))
+def commands_with_dry_run(command=ZOO, names=()):
+    """Yield the names of the commands that have the option."""
+    for name, subcommand in getattr(command, "commands", {}).items():
+        yield from commands_with_dry_run(subcommand, (*names, name))
     if any("--dry-run" in parameter.opts for parameter in command.params):
         yield " ".join(names)
 
 
 def test_every_command_is_a_row():
-    assert {*having()} == {*COMMANDS}
+    assert {*commands_with_dry_run()} == {*COMMANDS}
 
 
-def state(place):
-    """What there is in a folder, and when it was changed or used."""
+def read_state(folder):
+    """Return the modification time and the content of every file below a folder."""
     return {
         path: (os.lstat(path).st_mtime_ns, path.read_bytes() if path.is_file() else b"")
-        for path in place.rglob("*")
+        for path in folder.rglob("*")
     }
 
 
@@ -48,18 +49,18 @@ def state(place):
 def test_nothing_is_written_or_sent(command, zoo, at, monkeypatch):
     code, *arguments = COMMANDS[command]
     folders.write(zoo.here / "built", FILES)
-    library = zoo.home / ".cache/huggingface/hub" / f"models--{REPOSITORY.replace('/', '--')}"
-    folders.write(library, {f"blobs/{'0' * 64}": b"damaged", "refs/main": COMMIT.encode()})
-    (library / "snapshots" / COMMIT).mkdir(parents=True)
-    (library / "snapshots" / COMMIT / CHECKPOINT).symlink_to(library / "blobs" / ("0" * 64))
+    cache = zoo.home / ".cache/huggingface/hub" / f"models--{REPOSITORY.replace('/', '--')}"
+    folders.write(cache, {f"blobs/{'0' * 64}": b"damaged", "refs/main": COMMIT.encode()})
+    (cache / "snapshots" / COMMIT).mkdir(parents=True)
+    (cache / "snapshots" / COMMIT / CHECKPOINT).symlink_to(cache / "blobs" / ("0" * 64))
     if command == "push":
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         hub = at(receiving(Pushes()), HF_HUB_DISABLE_XET=True)
     else:
         hub = at(serving(hub_of(f"somebody/{folders.MODEL}", FILES)))
-    before = state(zoo.home), state(zoo.here)
+    before = read_state(zoo.home), read_state(zoo.here)
     zoo(*command.split(), *arguments, "--dry-run", code=code)
-    assert (state(zoo.home), state(zoo.here)) == before
+    assert (read_state(zoo.home), read_state(zoo.here)) == before
     if command == "push":
         assert {*hub.steps} == {"look"} and not hub.commits
     else:

@@ -1,4 +1,4 @@
-"""Values of options, which models a command is about, and what is known of them."""
+"""Values of options, selections of models, and the facts that `zoo list` and `zoo info` print."""
 
 from dataclasses import fields
 
@@ -13,7 +13,7 @@ from zoo.registry.lookup import MODELS, find_models, select_models
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "value"),
+    ("read", "text", "expected"),
     [
         (split_commas, ["a,b", "c", "d, e", "f,"], ["a", "b", "c", "d", "e", "f", ""]),
         (read_size, "dynamic", "dynamic"),
@@ -25,12 +25,12 @@ from zoo.registry.lookup import MODELS, find_models, select_models
         (parse_layers, "last4", "last4"),
     ],
 )
-def test_values(read, text, value):
-    assert read(text) == value
+def test_parsed_values(read, text, expected):
+    assert read(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("read", "texts", "told"),
+    ("read", "texts", "message"),
     [
         (read_size, ("", "0", "-16", "224x", "224x0", "1e3", "٢٤", "x", "0x16"), "is no size"),
         (read_sides, ("dynamic", "224x0"), "is no size"),
@@ -39,14 +39,14 @@ def test_values(read, text, value):
         (lambda text: parse_opsets([text]), ("x", "", "-1", "18.0"), "`opset`"),
     ],
 )
-def test_bad_values(read, texts, told):
+def test_wrong_values(read, texts, message):
     for text in texts:
-        with pytest.raises(BadRequest, match=told):
+        with pytest.raises(BadRequest, match=message):
             read(text)
 
 
 def test_selections():
-    """Patterns fit names, aliases and families; a whole name is that model alone."""
+    """Patterns match names, aliases and families. A full name selects that model only."""
     for patterns, names in (
         (["*_sat493m"], ["dinov3_vitl16_sat493m", "dinov3_vit7b16_sat493m"]),
         (["dinov3_vits16_pretrain*"], ["dinov3_vits16"]),
@@ -54,9 +54,14 @@ def test_selections():
     ):
         assert select_models([], False, patterns) == select_models([], True, patterns) == names
         assert sorted(select_models([*patterns, *patterns], False)) == sorted(names)
-    two = ["vit_digits", "dinov3_vits16"]
+    names_in_order = ["vit_digits", "dinov3_vits16"]
     assert select_models(["FACEBOOK/dinov2-small"], False) == ["dinov2_vits14"]
-    assert select_models([two[0], "dinov3_vits16_pretrain_lvd1689m", *two], False) == two
+    assert (
+        select_models(
+            [names_in_order[0], "dinov3_vits16_pretrain_lvd1689m", *names_in_order], False
+        )
+        == names_in_order
+    )
     assert select_models([], True) == list(MODELS)
     assert select_models(["vit5", "*vitl16_sat493m"], False)[-1] == "dinov3_vitl16_sat493m"
     for arguments in ((["vit_digits"], True), (["vit_digits"], False, ["*"]), ([], False)):
@@ -66,33 +71,33 @@ def test_selections():
         find_models(["dinov3_vits61*"])
 
 
-def test_json_has_all_that_the_registry_knows(zoo):
-    found = {each["name"]: each for each in zoo.json("list")}
-    assert list(found) == package.list_models()
-    for name, each in found.items():
+def test_json_of_models_has_all_fields(zoo):
+    models = {model["name"]: model for model in zoo.json("list")}
+    assert list(models) == package.list_models()
+    for name, model in models.items():
         entry = MODELS[name]
-        assert {field.name for field in fields(entry)} - {"publisher"} < set(each)
-        assert each["parameters"] == entry.parameters
-        assert tuple(each["input_size"]) == entry.preprocessing.size
-        assert each["licence"]["page"] == entry.licence.page
-        assert each["namings"] == [naming.name for naming in entry.namings]
-    assert zoo.json("info", "dinov3_vits16_pretrain_lvd1689m") == found["dinov3_vits16"]
-    weights = {name: each["weights"] for name, each in found.items()}
+        assert {field.name for field in fields(entry)} - {"publisher"} < set(model)
+        assert model["parameters"] == entry.parameters
+        assert tuple(model["input_size"]) == entry.preprocessing.size
+        assert model["licence"]["page"] == entry.licence.page
+        assert model["namings"] == [naming.name for naming in entry.namings]
+    assert zoo.json("info", "dinov3_vits16_pretrain_lvd1689m") == models["dinov3_vits16"]
+    weights = {name: model["weights"] for name, model in models.items()}
     assert weights["vit_digits"]["from"] == "package"
     assert weights["vit_digits"]["here"].endswith("zoo/data/vit_digits.safetensors")
-    place = "facebook/dinov3-vitl16-pretrain-lvd1689m"
-    assert weights["dinov3_vitl16"] == {"from": "hub", "place": place, "here": None}
-    # There is code for it, and a file for who accepts the licence, but no repository.
+    repository = "facebook/dinov3-vitl16-pretrain-lvd1689m"
+    assert weights["dinov3_vitl16"] == {"from": "hub", "place": repository, "here": None}
+    # There is code, and a file for those who accept the licence, but no repository.
     assert weights["dinov3_vitl16plus"]["from"] == weights["vit5_small"]["from"] == "publisher"
     assert weights["vit5_small"]["place"].startswith("https://")
     assert weights["vit_huge_patch14_224"] == {"from": "nobody", "place": "", "here": None}
 
 
-def test_info(zoo, monkeypatch):
+def test_info_prints_sizes_and_licences(zoo, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert "21,601,152" in zoo("info", "dinov3_vits16_pretrain_lvd1689m").out
     assert "poiretclement/equimo, which is not the publisher's" in zoo("info", "dinov3_vitl16").out
-    # Addresses stay whole.
+    # Addresses are not broken over lines.
     for entry in {entry.family: entry for entry in MODELS.values()}.values():
-        told = zoo("info", entry.name).out
-        assert entry.licence.page in told and entry.licence.download in told
+        printed = zoo("info", entry.name).out
+        assert entry.licence.page in printed and entry.licence.download in printed

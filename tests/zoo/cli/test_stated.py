@@ -1,4 +1,4 @@
-"""An option is stated once: functions, requests, commands and docstrings cannot disagree."""
+"""Options of functions, requests, commands and docstrings, which have to agree."""
 
 from dataclasses import fields
 from inspect import signature
@@ -20,17 +20,17 @@ from zoo.export.request import Options
 
 COMMANDS = get_command(app).commands
 
-OWN = {
+OTHER_OPTIONS = {
     "embed": {"json"},
     "search": {"dataset", "duplicates", "above", "index", "pictures", "out", "force", "json"},
     "export": {"models", "all", "filter", "dry_run", "json"},
     "bench": {"files", "plot", "json"},
 }
-"""What commands have beside the options of functions and requests."""
+"""Further options of commands, which their functions and requests do not have."""
 
 
 @pytest.mark.parametrize(
-    ("name", "makers"),
+    ("name", "sources"),
     [
         ("embed", [embed]),
         ("search", [SearchRequest]),
@@ -38,33 +38,33 @@ OWN = {
         ("bench", [BenchOptions]),
     ],
 )
-def test_a_command_has_the_options_of_what_it_calls(name, makers):
-    said = {each.name: each for each in COMMANDS[name].params}
-    groups = [option_parameters(maker) for maker in makers]
+def test_commands_have_the_options_of_functions_and_requests(name, sources):
+    parameters = {parameter.name: parameter for parameter in COMMANDS[name].params}
+    groups = [option_parameters(source) for source in sources]
     options = {name: option for group in groups for name, (_, option) in group.items()}
-    assert set(said) == set(options) | OWN[name]
+    assert set(parameters) == set(options) | OTHER_OPTIONS[name]
     for parameter_name, option in options.items():
-        assert said[parameter_name].help == option.help
+        assert parameters[parameter_name].help == option.help
         if not option.positional:
-            assert said[parameter_name].opts == [option_name(parameter_name, option)]
+            assert parameters[parameter_name].opts == [option_name(parameter_name, option)]
 
 
 @pytest.mark.parametrize(
-    ("function", "request_class", "elsewhere"),
+    ("function", "request_class", "function_only"),
     [
         (embed, EmbedRequest, set()),
         (search, SearchRequest, {"dataset"}),
     ],
 )
-def test_a_request_has_what_its_function_takes(function, request_class, elsewhere):
-    assert {each.name for each in fields(request_class)} == set(
+def test_requests_have_the_parameters_of_functions(function, request_class, function_only):
+    assert {field.name for field in fields(request_class)} == set(
         option_parameters(function)
-    ) - elsewhere
-    asked, given = option_parameters(request_class), option_parameters(function)
-    assert all(given[name][1] == option for name, (_, option) in asked.items())
+    ) - function_only
+    of_request, of_function = option_parameters(request_class), option_parameters(function)
+    assert all(of_function[name][1] == option for name, (_, option) in of_request.items())
 
 
-def test_to_onnx_has_options_of_an_export():
+def test_to_onnx_has_the_options_of_exports():
     options = {name: option for name, (_, option) in option_parameters(Options).items()}
     options["opset"] = options.pop("opsets")
     assert all(option == options[name] for name, (_, option) in option_parameters(to_onnx).items())
@@ -75,21 +75,21 @@ def test_to_onnx_has_options_of_an_export():
 
 
 @pytest.mark.parametrize("function", [embed, search, to_onnx])
-def test_a_docstring_says_what_each_parameter_is(function):
-    told = " ".join(function.__doc__.split())
+def test_docstrings_have_the_texts_of_options(function):
+    docstring = " ".join(function.__doc__.split())
     for name, (_, option) in option_parameters(function).items():
-        assert f"- `{name}`: {option.docstring_text}" in told
+        assert f"- `{name}`: {option.docstring_text}" in docstring
 
 
-def test_each_says_it_in_its_own_words(zoo):
-    with pytest.raises(BadRequest) as refused:
+def test_errors_name_options_in_python_and_on_the_command_line(zoo):
+    with pytest.raises(BadRequest) as error:
         embed("a", model="vit_digits", out="b.lance", append_model=True, extra=["logits"])
     line = "embed a --model vit_digits --out b.lance --append-model --with logits"
-    said = zoo(*line.split(), code=2)
-    told = said.error.replace("--with", "`extra`").replace("--append-model", "`append_model`")
-    assert told == f"error: {refused.value}"
+    printed = zoo(*line.split(), code=2)
+    renamed = printed.error.replace("--with", "`extra`").replace("--append-model", "`append_model`")
+    assert renamed == f"error: {error.value}"
 
 
-def test_parts_of_a_model_of_two_are_called_alike():
-    """By networks, which say what they are, and by what reads files, which knows what they take."""
+def test_names_of_towers_agree():
+    """The networks and the code that reads files have the same names of towers."""
     assert {*TOWERS.values()} == {*TOWER_NAMES}

@@ -1,4 +1,4 @@
-"""What every command says to wrong use: one sentence, and nothing is written."""
+"""Wrong use of commands: one sentence as the error, exit code 2, and nothing is written."""
 
 import shlex
 
@@ -38,7 +38,7 @@ WRONG_USE = {
     "export --weights no.pth": "no.pth does not exist",
     "build vit_digits dinov3_vits16 --weights a.pth": "a.pth is one checkpoint for 2 models",
     "verify empty --weights random": "--weights",
-    # Files that are not there, or others than are wanted
+    # Missing and wrong files
     "verify nothing.onnx": "does not exist",
     "verify empty": "has no manifest.json",
     "verify alone.onnx": "is missing",
@@ -59,12 +59,13 @@ WRONG_USE = {
     "export siglip_digits_dual --input uint8": "input uint8 is for models of images",
     "export siglip_digits_text --layers 1": "gives no hidden states",
     "export siglip_digits_text --target portable": "give batch 1",
-    # Places
+    # Paths of outputs
     "export --out a.onnx": "name a folder",
     "show vit_digits cat.png --out x.gif": "--out x.gif is no picture",
     "site empty --out diary --force": "that belong to no site (diary.txt)",
     "site empty --out mine.md": "is no folder",
 }
+"""Command lines, and words of their error."""
 
 FILES = {
     "alone.onnx": folders.mean_of_pixels(1),
@@ -79,7 +80,8 @@ FILES = {
 
 
 @pytest.fixture
-def place(zoo):
+def unchanged_folder(zoo):
+    """Write the files that commands read, and check afterwards that none was added or removed."""
     folders.write(zoo.here, FILES)
     photograph().save(zoo.here / "cat.png")
     before = sorted(zoo.here.rglob("*"))
@@ -88,10 +90,10 @@ def place(zoo):
 
 
 @pytest.mark.parametrize("line", WRONG_USE)
-def test_it_is_one_sentence(line, place, zoo):
-    said = zoo(*shlex.split(line), code=2)
-    assert said.out == ""
-    # Nothing follows it, and what precedes it was being done.
-    assert said.err.endswith(f"{said.error}\n")
-    assert said.error.endswith((".", "?"))
-    assert WRONG_USE[line] in said.error
+def test_wrong_use_is_one_sentence(line, unchanged_folder, zoo):
+    printed = zoo(*shlex.split(line), code=2)
+    assert printed.out == ""
+    # The error is last. Lines before it are the progress of the command.
+    assert printed.err.endswith(f"{printed.error}\n")
+    assert printed.error.endswith((".", "?"))
+    assert WRONG_USE[line] in printed.error

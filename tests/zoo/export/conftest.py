@@ -1,4 +1,4 @@
-"""A folder that is built once."""
+"""A folder that `zoo build` writes once for all tests that read it."""
 
 import io
 import json
@@ -12,11 +12,14 @@ from zoo.cli.console import run_command
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
-    """`vit_digits`, not to be changed, and what the command printed."""
-    place = tmp_path_factory.mktemp("built")
+    """The built folder of `vit_digits` and the record that the command printed.
+
+    Tests must not change the folder.
+    """
+    out = tmp_path_factory.mktemp("built")
     variants = ("--variant", "fp32,fused,fp16,bf16,int8")
-    command = ["build", "vit_digits", *variants, "--out", str(place), "--offline", "--json"]
-    with redirect_stdout(io.StringIO()) as said:
+    command = ["build", "vit_digits", *variants, "--out", str(out), "--offline", "--json"]
+    with redirect_stdout(io.StringIO()) as stdout:
         assert run_command(app, command) == 0
-    (record,) = json.loads(said.getvalue())
-    return place / "vit_digits", record
+    (record,) = json.loads(stdout.getvalue())
+    return out / "vit_digits", record

@@ -1,4 +1,4 @@
-"""`zoo build` in several processes."""
+"""`zoo build` with worker processes: complete folders, and workers that die."""
 
 import hashlib
 import json
@@ -14,17 +14,17 @@ OPTIONS = (*MODELS, "--weights", "random", "--variant", "fp32", "--variant", "in
 
 
 def check_manifest(folder: Path) -> None:
-    """It tells the truth, whoever stopped on the way."""
+    """Check that the files of a folder have the sizes and digests in its manifest."""
     for item in json.loads((folder / "manifest.json").read_text())["files"]:
         data = (folder / item["name"]).read_bytes()
-        found = len(data), hashlib.sha256(data).hexdigest()
-        assert (item["bytes"], item["sha256"]) == found
+        actual = len(data), hashlib.sha256(data).hexdigest()
+        assert (item["bytes"], item["sha256"]) == actual
 
 
-def built(process, out):
-    """What a build said, whose folders are whole."""
-    printed, told = process.communicate(timeout=300)
-    assert process.returncode == 0, told
+def check_build(process, out):
+    """Wait for a build, check that its folders are complete, and return its stderr."""
+    printed, stderr = process.communicate(timeout=300)
+    assert process.returncode == 0, stderr
     records = json.loads(printed)
     assert [record["model"] for record in records] == list(MODELS)
     for record in records:
@@ -35,26 +35,26 @@ def built(process, out):
         networks = {"onnx/model.onnx", "onnx/model_quantized.onnx"}
         assert {name for name in listed(folder) if name.startswith("onnx/")} == networks
         assert not list(folder.rglob(".zoo-*"))
-    return told
+    return stderr
 
 
 @pytest.mark.full
 def test_two_processes(tmp_path):
     process = Command(tmp_path).start("build", *OPTIONS, "--out", "out", "--jobs", "2")
-    assert "eupe_vitt16: fp32, int8 built" in built(process, tmp_path / "out")
+    assert "eupe_vitt16: fp32, int8 built" in check_build(process, tmp_path / "out")
 
 
 @pytest.mark.full
-def test_a_process_that_dies(tmp_path):
-    """A build that takes its process along is tried again, and then given up in a sentence."""
-    # The limit is on processor time, which ends a worker by a signal.
+def test_a_killed_worker_is_replaced_three_times(tmp_path):
+    """A build whose process dies is tried again, and fails in a sentence after the third time."""
+    # A limit of processor time ends the worker by a signal.
     code = "import resource; resource.setrlimit(resource.RLIMIT_CPU, (6, 6)); "
     program = [*PROGRAM[:2], PROGRAM[2].replace("import sys; ", f"import sys; {code}")]
-    # Of this network a build takes several times as long.
+    # A build of this network takes several times the limit.
     options = ("dinov3_vits16", "--weights", "random", "--jobs", "2")
     process = Command(tmp_path).start("build", *options, program=program)
-    said = "".join(process.communicate(timeout=300))
-    assert process.returncode == 2 and "died 3 times" in said and "Traceback" not in said
+    printed = "".join(process.communicate(timeout=300))
+    assert process.returncode == 2 and "died 3 times" in printed and "Traceback" not in printed
     folder = tmp_path / "artifacts" / "dinov3_vits16"
     if (folder / "manifest.json").exists():
         check_manifest(folder)

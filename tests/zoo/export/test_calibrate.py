@@ -1,4 +1,7 @@
-"""int8 whose activations are ranged on somebody's pictures: ranges, the choice, and the files."""
+"""int8 files with activation ranges from calibration pictures: ranges, the choice, the files.
+
+Ranges are compared with those of ONNX Runtime's calibrator, outputs with the float32 file.
+"""
 
 import numpy as np
 import onnx
@@ -30,30 +33,32 @@ NAME = "vit_digits-opset23-int8.onnx"
 
 
 class Reader(CalibrationDataReader):
+    """The batches, in the interface of ONNX Runtime's calibrator."""
+
     def __init__(self, batches):
-        self.fed = iter([{"pixel_values": batch} for batch in batches])
+        self.feeds = iter([{"pixel_values": batch} for batch in batches])
 
     def get_next(self):
-        return next(self.fed, None)
+        return next(self.feeds, None)
 
 
 @pytest.mark.parametrize("name", ["dinov3_vits16", "vit5_small"])
-def test_least_and_largest(name, tmp_path):
-    """As in ONNX Runtime's own calibrator, batch by batch, of pictures that are not square."""
+def test_ranges_are_those_of_onnx_runtime_s_calibrator(name, tmp_path):
+    """The ranges of several batches of pictures that are not square agree."""
     file = write(tmp_path / "source.onnx", MODELS[name], 18)
     batches = [(1 + index) * pixels(MODELS[name]) for index in range(3)]
-    seen = measure_ranges(load_with_types(file), [[batch] for batch in batches])
-    theirs = create_calibrator(
+    activations = measure_ranges(load_with_types(file), [[batch] for batch in batches])
+    calibrator = create_calibrator(
         file, ["MatMul"], str(tmp_path / "more.onnx"), CalibrationMethod.MinMax
     )
-    theirs.collect_data(Reader(batches))
-    wanted = theirs.compute_data()
-    there = [*find_products(ir.load(file).graph)]
-    assert len(there) == len(seen)
-    for product in there:
-        ends, found = wanted[product.left.name].range_value, seen[product.name]
-        np.testing.assert_allclose((found.low, found.high), np.ravel(ends), rtol=1e-6)
-        assert found.means.shape == product.shape[:1]
+    calibrator.collect_data(Reader(batches))
+    ranges = calibrator.compute_data()
+    products = [*find_products(ir.load(file).graph)]
+    assert len(products) == len(activations)
+    for product in products:
+        ends, activation = ranges[product.left.name].range_value, activations[product.name]
+        np.testing.assert_allclose((activation.low, activation.high), np.ravel(ends), rtol=1e-6)
+        assert activation.means.shape == product.shape[:1]
 
 
 @pytest.mark.parametrize(
@@ -67,58 +72,64 @@ def test_least_and_largest(name, tmp_path):
         ({"minmax": (0.991, 1.0)}, "minmax"),
     ],
 )
-def test_the_choice(measured, best):
-    """The fastest that is near enough; the more exact of two that are equally fast."""
+def test_choice_of_a_candidate(measured, best):
+    """It is the fastest candidate whose cosine reaches the limit. Of two that are about equally
+    fast it is the more exact one."""
     candidates = {
-        way: RangedFile(cosine=cosine, speed=Speed(p50_ms=time, ratio=1 / time))
-        for way, (cosine, time) in measured.items()
+        method: RangedFile(cosine=cosine, speed=Speed(p50_ms=time, ratio=1 / time))
+        for method, (cosine, time) in measured.items()
     }
     assert choose_candidate(candidates, 0.99) == best
 
 
-def fixed(source, file, batches, runtime="onnxruntime"):
-    """A file with ranges that the batches gave."""
+def write_calibrated(source, file, batches, runtime="onnxruntime"):
+    """Write an int8 file with the ranges of the activations of these batches. Return its path."""
     model = load_with_types(source)
     smooth_activations(model)
-    seen = measure_ranges(model, [[batch] for batch in batches])
-    means = {name: each.means for name, each in seen.items()}
-    write_with_ranges(source, file, minmax_ranges(seen), means, runtime=runtime)
+    picture_folder = measure_ranges(model, [[batch] for batch in batches])
+    means = {name: activation.means for name, activation in picture_folder.items()}
+    write_with_ranges(source, file, minmax_ranges(picture_folder), means, runtime=runtime)
     return file
 
 
 @pytest.mark.each()
 @needs_quantized_23
 @pytest.mark.parametrize("opset", [18, 23])
-def test_it_runs_elsewhere(opset, tmp_path):
-    """The standard's own operators, which tract multiplies as ONNX Runtime does."""
+def test_calibrated_files_run_in_tract(opset, tmp_path):
+    """The file has only operators of the standard, and tract computes what ONNX Runtime does."""
     load.need("tract")
     config = MODELS["dinov3_vits16"]
     image = pixels(config)
     source = write(tmp_path / "source.onnx", config, opset, target="tract")
-    file = fixed(source, tmp_path / "file.onnx", [image], "tract")
+    file = write_calibrated(source, tmp_path / "file.onnx", [image], "tract")
     onnx.checker.check_model(file, full_check=True)
     assert {node.domain for node in onnx.load(file).graph.node} == {""}
-    wanted = converter.run(source, [image])
-    found = converter.run(file, [image])
-    assert min(converter.compare(found[name], wanted[name]).cosine for name in wanted) > 0.99
-    assert furthest(load.RUNTIMES["tract"](file)([image]), [*found.values()]) < 3e-2
+    source_outputs = converter.run(source, [image])
+    outputs = converter.run(file, [image])
+    assert (
+        min(
+            converter.compare(outputs[name], source_outputs[name]).cosine for name in source_outputs
+        )
+        > 0.99
+    )
+    assert furthest(load.RUNTIMES["tract"](file)([image]), [*outputs.values()]) < 3e-2
 
 
 @pytest.fixture
-def seen(zoo):
-    """A few digits, some in a folder inside; and what is no picture."""
+def picture_folder(zoo):
+    """A folder with 20 digits, half of them in a subfolder, and a file that is no picture."""
     (zoo.here / "seen" / "more").mkdir(parents=True)
     for index, image in enumerate(split_digits()[0].images[:20]):
-        place = zoo.here / "seen" / ("more" if index % 2 else "")
-        Image.fromarray(image).save(place / f"{index}.png")
+        folder = zoo.here / "seen" / ("more" if index % 2 else "")
+        Image.fromarray(image).save(folder / f"{index}.png")
     (zoo.here / "seen" / "labels.csv").write_text("0.png,0")
     return zoo.here / "seen"
 
 
 @needs_quantized_23
-def test_from_pictures_to_a_file(seen, zoo):
-    told = zoo(*EXPORT, "--size", "8x12", "--batch", 3).out
-    assert "by 18 pictures, measured on 2 others (minmax cosine 0.99" in told
+def test_export_with_calibration_pictures(picture_folder, zoo):
+    printed = zoo(*EXPORT, "--size", "8x12", "--batch", 3).out
+    assert "by 18 pictures, measured on 2 others (minmax cosine 0.99" in printed
     assert {path.name for path in (zoo.here / "out").iterdir()} == {
         NAME,
         f"{NAME[:-5]}.manifest.json",
@@ -126,45 +137,46 @@ def test_from_pictures_to_a_file(seen, zoo):
     assert "as listed" in zoo("verify", zoo.here / "out" / NAME).out
     calibration = read_nearby_manifest(zoo.here / "out" / NAME).only_variant.calibration
     assert set(calibration.candidates) == {"dynamic", "minmax"}
-    assert calibration.sha256 == read_picture_folder(seen).digest
-    (seen / "0.png").rename(seen / "00.png")
-    assert calibration.sha256 != read_picture_folder(seen).digest
+    assert calibration.sha256 == read_picture_folder(picture_folder).digest
+    (picture_folder / "0.png").rename(picture_folder / "00.png")
+    assert calibration.sha256 != read_picture_folder(picture_folder).digest
 
 
 @pytest.mark.full
-def test_a_build_is_of_its_pictures(seen, zoo):
-    """Files that were ranged on others are made anew; a target of another runtime gets ranges."""
+def test_builds_with_other_pictures(picture_folder, zoo):
+    """A build with other calibration pictures writes int8 again. A file for OpenVINO is always
+    calibrated with fixed ranges."""
     build = ("build", "vit_digits", "--variant", "fp32,int8")
-    for more, built in (
+    for options, built in (
         (("--calibrate", "seen"), ["int8", "fp32"]),
         (("--calibrate", "seen"), []),
         ((), ["int8"]),
     ):
-        (record,) = zoo.json(*build, *more)
+        (record,) = zoo.json(*build, *options)
         assert sorted(record["built"]) == sorted(built)
-        assert ("calibration" in record["manifest"]["variants"]["int8"]) == bool(more)
-    (found,) = zoo.json(*EXPORT, "--target", "openvino")
-    assert set(found["variants"]["int8"]["calibration"]["candidates"]) == {"minmax"}
+        assert ("calibration" in record["manifest"]["variants"]["int8"]) == bool(options)
+    (record,) = zoo.json(*EXPORT, "--target", "openvino")
+    assert set(record["variants"]["int8"]["calibration"]["candidates"]) == {"minmax"}
 
 
-def test_many_pictures_are_taken_evenly(tmp_path):
+def test_many_pictures_are_sampled_evenly(tmp_path):
     picture = Image.new("RGB", (1, 1))
     for index in range(2 * MAX_PICTURES):
         picture.save(tmp_path / f"{index:04}.bmp")
-    found = read_picture_folder(tmp_path)
-    assert [path.stem for path in found.paths] == [
+    pictures = read_picture_folder(tmp_path)
+    assert [path.stem for path in pictures.paths] == [
         f"{2 * index:04}" for index in range(MAX_PICTURES)
     ]
     assert (
-        len(found.calibration_paths) == 7 * len(found.held_out_paths)
-        and found.picture_count == 2 * MAX_PICTURES
+        len(pictures.calibration_paths) == 7 * len(pictures.held_out_paths)
+        and pictures.picture_count == 2 * MAX_PICTURES
     )
 
 
 @pytest.mark.full
-def test_digits_are_still_read(tmp_path):
-    """Within a point of float32: a tenth of a percent of the cosine is no more (0.28 measured)."""
+def test_accuracy_of_a_calibrated_file(tmp_path):
+    """The accuracy is within a point of the float32 file (0.28 points measured)."""
     to_onnx(from_pretrained("vit_digits"), tmp_path / "source.onnx", verify=False)
     batches = [(split_digits()[0].images[:256].transpose(0, 3, 1, 2) / np.float32(127.5)) - 1]
-    file = fixed(tmp_path / "source.onnx", tmp_path / "file.onnx", batches)
+    file = write_calibrated(tmp_path / "source.onnx", tmp_path / "file.onnx", batches)
     assert abs(accuracy(file) - accuracy(tmp_path / "source.onnx")) <= 0.01

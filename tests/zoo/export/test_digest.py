@@ -1,4 +1,4 @@
-"""Checkpoints of exports by their digest: downloaded, kept, and refused if it is another's."""
+"""Digests of the checkpoints of exports: in file names, of other models, of downloads."""
 
 import json
 from dataclasses import replace
@@ -18,16 +18,17 @@ from zoo.registry import lookup
 MODEL, NAME, REPOSITORY = "dinov3_vits16", "w.pth", "somebody/models"
 
 
-def assert_refused(checkpoint, out, kind, told):
-    asked = Options(weights=str(checkpoint), out=out, verify=False)
-    with pytest.raises(kind, match=told):
-        run_export(plan_files(info(MODEL), asked), Quiet())
+def assert_refused(checkpoint, out, error, message):
+    """Assert that an export of the checkpoint raises the error and writes nothing."""
+    options = Options(weights=str(checkpoint), out=out, verify=False)
+    with pytest.raises(error, match=message):
+        run_export(plan_files(info(MODEL), options), Quiet())
     assert list(out.iterdir()) == []
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("name", ["w-08c60483.pth", "w-08C60483.pth", "w-08c60483.tar.lz4"])
-def test_a_name_that_promises_another_digest(name, vits16, tmp_path):
+def test_a_name_with_another_digest(name, vits16, tmp_path):
     checkpoint = tmp_path / name
     checkpoint.symlink_to(vits16.path)
     assert_refused(checkpoint, tmp_path / "out", WrongDigest, "begins with 08c60483")
@@ -35,10 +36,10 @@ def test_a_name_that_promises_another_digest(name, vits16, tmp_path):
 
 def test_the_digest_of_another_model(vits16, tmp_path, monkeypatch):
     digest = sha256(vits16.path)
-    other = next(e for e in lookup.MODELS.values() if e.digest and e.name != MODEL)
-    monkeypatch.setitem(lookup.MODELS, other.name, replace(other, digest=digest))
-    told = f"is the published file of {other.name}, not of {MODEL}: exp"
-    assert_refused(vits16.path, tmp_path / "out", MappingError, told)
+    other_entry = next(e for e in lookup.MODELS.values() if e.digest and e.name != MODEL)
+    monkeypatch.setitem(lookup.MODELS, other_entry.name, replace(other_entry, digest=digest))
+    message = f"is the published file of {other_entry.name}, not of {MODEL}: exp"
+    assert_refused(vits16.path, tmp_path / "out", MappingError, message)
 
 
 def test_download_then_cache_then_offline(vits16, zoo, at, monkeypatch):
@@ -52,17 +53,17 @@ def test_download_then_cache_then_offline(vits16, zoo, at, monkeypatch):
     assert "HF_HUB_OFFLINE forbids" in zoo(*command, code=2).error
     zoo.at(hub.url, HF_HUB_OFFLINE=False)
     assert not hub.requests and not list(zoo.here.iterdir())
-    said = zoo(*command, "--json")
-    assert f"downloading {REPOSITORY}/{NAME}" in said.err
-    (record,) = json.loads(said.out)
+    printed = zoo(*command, "--json")
+    assert f"downloading {REPOSITORY}/{NAME}" in printed.err
+    (record,) = json.loads(printed.out)
     weights = record["weights"]
     assert (weights["sha256"], weights["kind"]) == (file.sha256, "meta")
     assert (weights["repository"], weights["revision"]) == (REPOSITORY, COMMIT)
     assert weights["publisher"] == "somebody"
-    asked = [request for request, _ in hub.asked]
-    assert asked and all(f"@{COMMIT}/" in request for request in asked)
+    requests = [request for request, _ in hub.asked]
+    assert requests and all(f"@{COMMIT}/" in request for request in requests)
     count = len(hub.requests)
-    kept = f"the hub's cache ({REPOSITORY}/{NAME})"
+    from_cache = f"the hub's cache ({REPOSITORY}/{NAME})"
     for options in ((), ("--offline",)):
-        assert kept in zoo(*command, *options).err
+        assert from_cache in zoo(*command, *options).err
     assert len(hub.requests) == count

@@ -1,4 +1,4 @@
-"""Exports and their checks through the command: what a manifest says.
+"""`zoo export`: the files, their manifests, and `zoo verify` on them.
 
 Exports that are stopped are in tests/test_killed.py.
 """
@@ -18,27 +18,27 @@ from zoo.export.request import Signature
 NAME = "vit_digits-opset23.onnx"
 
 
-def test_an_export(zoo):
-    """Of a checkpoint that is named, at two opsets; it is checked again with the same one alone."""
-    values = load_file(DATA / "vit_digits.safetensors")
-    save_file(values | {"cls_token": values["cls_token"] + 1}, "mine.safetensors")
+def test_exports_of_a_named_checkpoint(zoo):
+    """The checkpoint is exported at two opsets. `zoo verify` passes with this checkpoint only."""
+    arrays = load_file(DATA / "vit_digits.safetensors")
+    save_file(arrays | {"cls_token": arrays["cls_token"] + 1}, "mine.safetensors")
     command = ("export", "vit_digits", "--weights", "mine.safetensors", "--out", "made")
     manifests = zoo.json(*command, "--opset", 23, "--opset", 18)
     umask = os.umask(0)
     os.umask(umask)
-    ends = [f"vit_digits-opset{n}.{e}" for n in (18, 23) for e in ("manifest.json", "onnx")]
-    assert sorted(path.name for path in (zoo.here / "made").iterdir()) == ends
+    names = [f"vit_digits-opset{n}.{e}" for n in (18, 23) for e in ("manifest.json", "onnx")]
+    assert sorted(path.name for path in (zoo.here / "made").iterdir()) == names
     for path in (zoo.here / "made").iterdir():
         assert path.stat().st_mode & 0o777 == 0o666 & ~umask
     for record, name in zip(manifests, ("fused", "fp32"), strict=True):
         assert list(record["variants"]) == [name]
         assert record["variants"][name]["near_misses"] == []
-        checked = record["variants"][name]["verification"]
-        assert checked["passed"]
-        assert {each["batch"] for each in checked["comparisons"]} == {1, 3}
-        outputs = {each["output"] for each in checked["comparisons"]}
+        verification = record["variants"][name]["verification"]
+        assert verification["passed"]
+        assert {row["batch"] for row in verification["comparisons"]} == {1, 3}
+        outputs = {row["output"] for row in verification["comparisons"]}
         assert outputs == {"last_hidden_state", "pooler_output", "logits"}
-        assert all(0 < each["max_abs"] <= 1e-4 for each in checked["comparisons"])
+        assert all(0 < row["max_abs"] <= 1e-4 for row in verification["comparisons"])
     record, path = manifests[0], zoo.here / "made" / NAME
     assert json.loads(path.with_suffix(".manifest.json").read_text()) == record
     file = {"name": NAME, "bytes": path.stat().st_size, "sha256": sha256(path)}
@@ -46,7 +46,7 @@ def test_an_export(zoo):
     assert record["model"] == "vit_digits" and record["complete"]
     variant = record["variants"]["fused"]
     assert (variant["files"], variant["opset"], variant["ir_version"]) == ([NAME], 23, 10)
-    assert [(each["name"], each["shape"]) for each in variant["outputs"]] == [
+    assert [(output["name"], output["shape"]) for output in variant["outputs"]] == [
         ("last_hidden_state", ["batch_size", 21, 64]),
         ("pooler_output", ["batch_size", 64]),
         ("logits", ["batch_size", 10]),
@@ -68,7 +68,7 @@ def test_an_export(zoo):
 
 
 @pytest.mark.parametrize(
-    ("name", "begins"),
+    ("name", "beginning"),
     [
         ("tips_vits14_hr_text", "none: a text is 64 tokens, a shorter one is padded"),
         ("clip_vitb32_text", "none: a text is 77 tokens, or fewer"),
@@ -76,13 +76,13 @@ def test_an_export(zoo):
         ("dinov3_vits16", "any height and width from 16 on"),
     ],
 )
-def test_words_about_sizes(name, begins):
-    """A network of both has pictures, which have sizes."""
-    assert describe_sizes(info(name), Signature(None, None)).startswith(begins)
+def test_descriptions_of_sizes(name, beginning):
+    """A network of pictures and texts has the sizes of its pictures."""
+    assert describe_sizes(info(name), Signature(None, None)).startswith(beginning)
 
 
-def test_one_file_for_every_size(zoo):
-    """Open sizes, hidden states as maps; the file checks itself once more with `verify`."""
+def test_a_file_with_open_sizes(zoo):
+    """The sizes are open and hidden states are maps. It is verified at five sizes."""
     options = ("--size", "dynamic", "--layers", "2,4", "--reshape")
     (record,) = zoo.json("export", "vit_digits", *options)
     variant = record["variants"]["fused"]
@@ -92,8 +92,8 @@ def test_one_file_for_every_size(zoo):
     assert [output["name"] for output in hidden] == ["hidden_state_2", "hidden_state_4"]
     assert hidden[0]["shape"] == ["batch_size", 64, "grid_height", "grid_width"]
     assert "multiples of 2" in record["sizes"]
-    tried = {(item["height"], item["width"]) for item in variant["verification"]["comparisons"]}
-    assert len(tried) == 5
-    assert min(tried) < (8, 8) < max(tried)
-    assert any(height != width for height, width in tried)
+    sizes = {(item["height"], item["width"]) for item in variant["verification"]["comparisons"]}
+    assert len(sizes) == 5
+    assert min(sizes) < (8, 8) < max(sizes)
+    assert any(height != width for height, width in sizes)
     assert "passed" in zoo("verify", NAME).out

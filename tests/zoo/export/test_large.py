@@ -1,4 +1,4 @@
-"""Models too large for memory go through this: block by block in JAX, mapped in ONNX Runtime."""
+"""Exports of large models: sidecars, memory-mapped sessions, and checks of disk and memory."""
 
 import re
 from types import SimpleNamespace
@@ -25,8 +25,8 @@ from zoo.export.verify import make_samples, to_runnable, verify_file
 ENTRY = zoo.info("dinov3_vits16")
 
 
-def outside(file):
-    """A copy of a small file whose tensors lie beside it, as those of a large one do."""
+def write_with_sidecar(file):
+    """Write a copy of a file with its tensors in a sidecar, as files above 2 GB have them."""
     copy = file.with_name(f"outside-{file.name}")
     ir.save(
         ir.load(file),
@@ -40,7 +40,7 @@ def outside(file):
 @pytest.mark.full
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8", "q4f16"])
 def test_a_sidecar_is_verified(precision, tmp_path, monkeypatch):
-    """As the file that holds its tensors; and a wrong tensor in it is seen."""
+    """The verification is that of the file without sidecar, and fails for wrong tensors in it."""
     signature = Signature((64, 96), None, (1, 2), True)
     config = nano(zoo.info("dinov3_vit7b16").config)
     entry, model, values = ENTRY.with_config(config), abstract(config), values_of(config)
@@ -51,14 +51,16 @@ def test_a_sidecar_is_verified(precision, tmp_path, monkeypatch):
         file = tmp_path / "low.onnx"
     monkeypatch.setattr("zoo.export.verify.MAX_UNSPLIT_BYTES", 0)
     samples = make_samples(entry, model, values, signature)
-    within, beside = (verify_file(each, samples, precision) for each in (file, outside(file)))
-    assert within.passed and beside.passed
-    for one, other in zip(within.comparisons, beside.comparisons, strict=True):
-        assert one.output == other.output
-        assert one.cosine == pytest.approx(other.cosine, abs=1e-4)
-    assert is_mapped(runtime.session(to_runnable(outside(file), precision)))
+    unsplit, split = (
+        verify_file(path, samples, precision) for path in (file, write_with_sidecar(file))
+    )
+    assert unsplit.passed and split.passed
+    for expected, actual in zip(unsplit.comparisons, split.comparisons, strict=True):
+        assert expected.output == actual.output
+        assert expected.cosine == pytest.approx(actual.cosine, abs=1e-4)
+    assert is_mapped(runtime.session(to_runnable(write_with_sidecar(file), precision)))
     if precision == "fp32":
-        copy = outside(file)
+        copy = write_with_sidecar(file)
         data = copy.with_name(f"{copy.name}_data")
         content = np.fromfile(data, np.uint8)
         content[len(content) // 2 :][3:4096:4] ^= 1
@@ -67,35 +69,40 @@ def test_a_sidecar_is_verified(precision, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def notes(tmp_path, monkeypatch):
-    """Says what is told before the work on an export where there is so much room and memory."""
+def note_resources(tmp_path, monkeypatch):
+    """Return a function that checks the resources for an export and returns the notes.
 
-    def told(name, room=1e12, memory=1e12, **options):
-        monkeypatch.setattr(resources.shutil, "disk_usage", lambda path: SimpleNamespace(free=room))
-        found, said = SimpleNamespace(available=memory), []
-        monkeypatch.setattr("psutil.virtual_memory", lambda: found)
+    It takes the model, the free bytes of the disk and of memory, and options of the export.
+    """
+
+    def note(name, free_bytes=1e12, free_memory_bytes=1e12, **options):
+        monkeypatch.setattr(
+            resources.shutil, "disk_usage", lambda path: SimpleNamespace(free=free_bytes)
+        )
+        free_memory, notes = SimpleNamespace(available=free_memory_bytes), []
+        monkeypatch.setattr("psutil.virtual_memory", lambda: free_memory)
         request = plan_files(zoo.info(name), Options(out=tmp_path / "new", **options))
-        resources.check_resources(request, SimpleNamespace(note=said.append))
-        return "".join(said)
+        resources.check_resources(request, SimpleNamespace(note=notes.append))
+        return "".join(notes)
 
-    return told
+    return note
 
 
-def test_room_is_asked_for_before_the_work(tmp_path, notes):
-    """The sentence says what is needed and what there is; nothing was read or made by then."""
+def test_disk_space_is_checked_before_the_work(tmp_path, note_resources):
+    """The error names the needed and the free space, and nothing was written."""
     assert resources.MAX_UNSPLIT_BYTES == MAX_FILE_BYTES
     with pytest.raises(BadOutput, match=r"takes 26\.9 GB in .*, where 20\.0 GB are free: make"):
-        notes("dinov3_vit7b16", room=20e9)
+        note_resources("dinov3_vit7b16", free_bytes=20e9)
     with pytest.raises(BadOutput, match=r"takes 40\.3 GB"):
-        notes("dinov3_vit7b16", room=20e9, precision="fp16")
+        note_resources("dinov3_vit7b16", free_bytes=20e9, precision="fp16")
     assert list(tmp_path.iterdir()) == []
 
 
 MEMORY = "NAME needs about {} GB of memory, and 2.0 GB are free"
 
 
-def test_what_is_told_before_the_work(notes):
-    for name, options, told in (
+def test_notes_about_memory_and_time(note_resources):
+    for name, options, expected in (
         ("dinov3_vit7b16", {}, MEMORY.format(2.6)),
         ("dinov3_vit7b16", {"precision": "int8"}, MEMORY.format(2.6)),
         ("dinov3_vith16plus", {"precision": "fp16"}, MEMORY.format(7.3)),
@@ -109,5 +116,5 @@ def test_what_is_told_before_the_work(notes):
         ("dinov3_convnext_tiny", {"size": (1792, 1792)}, None),  # has no attention
         ("vit_digits", {"size": (224, 224), "verify": False}, None),
     ):
-        found = notes(name, memory=2e9, **options)
-        assert re.search(told.replace("NAME", name), found) if told else found == ""
+        actual = note_resources(name, free_memory_bytes=2e9, **options)
+        assert re.search(expected.replace("NAME", name), actual) if expected else actual == ""

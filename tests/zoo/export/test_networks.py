@@ -1,4 +1,4 @@
-"""Every family as ONNX: fused structure, numbers, tables as weights."""
+"""Networks of every family as ONNX: node counts, fused operators, names, and outputs as in JAX."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ from zoo.export.request import Signature
 
 ATOL = 1e-4
 
-STRAY = {"If", "Loop", "Scan", "Identity", "Dropout", "Constant", "Resize"}
+UNWANTED = {"If", "Loop", "Scan", "Identity", "Dropout", "Constant", "Resize"}
 
 PLAIN = {"Attention": 12, "LayerNormalization": 25, "Gelu": 12}
 ROTARY = {**PLAIN, "RotaryEmbedding": 24}
@@ -45,74 +45,79 @@ STRUCTURES = {
     "tips_vitb14_hr_dual": (680, 406, {"Attention": 24, "LayerNormalization": 50, "Gelu": 12}),
     "dinov3_vitl16_dinotxt_dual": (1683, 827, BOTH),
 }
-"""Nodes at opset 18 and 23, and what is fused at 23: what docs/models.md says, and of networks that
-are not there. The attention with a learned query in the head of SigLIP 2 is the thirteenth; ViT-5
-norms queries and keys too: 4 a block and the last. torch's own export of transformers' ConvNeXt has
-232 nodes."""
+"""Nodes at opset 18 and 23, and fused operators at 23: the rows of docs/models.md, and further
+networks. The thirteenth attention of SigLIP 2 has the learned query of its head. ViT-5 also
+normalizes queries and keys: 4 norms a block, and the last. torch's export of transformers' ConvNeXt
+has 232 nodes."""
 
 SMALL = {name: nano(config) for name, config in NETWORKS.items()}
 MOVES = {"Concat", "Expand", "Shape", "Reshape", "Transpose"}
-"""Tokens of the network's own are as they are, and need not be repeated for each image."""
+"""Operators of which a file for one image may have fewer: it need not repeat learned tokens."""
 
 BATCHED_WINDOWS = [name for name in SMALL if name.startswith(("swinv2", "rf_detr"))]
-"""Windows of several images are one batch, so that another batch takes other indices."""
+"""Networks with windows: those of all images are one batch, so that indices depend on its size."""
 
 KINDS = [
     pytest.param(type(config), name, marks=pytest.mark.full if is_slow else ())
     for name, config in SMALL.items()
     for is_slow in [isinstance(config, OnBackbone)]
 ]
-"""Networks by their kind; decoders of depths and areas take half a minute."""
+"""Each small network with the class of its configuration. Decoders on a backbone take half a minute
+and run in the full tier."""
 
 forward = eqx.filter_jit(batched)
 
 
-def exported(config, size, opset, layout=None):
-    """From shapes alone, in a batch that is open."""
+def convert(config, size, opset, layout=None):
+    """Convert a network from the shapes of its weights, with an open batch."""
     return convert_model(abstract(config), opset, Signature(size, None), layout)
 
 
-def twice_named(config):
-    """What gives a vector a second name: that of an image's tower with a projection has two, as
-    in transformers."""
+def identity_operators(config):
+    """Return the operators that only give a value a second name.
+
+    The pooled vector of an image tower with a projection has two names, as in transformers.
+    """
     projects = isinstance(config, ViTConfig) and config.projection is not None
     return {"Identity"} if projects else set()
 
 
-def fused(report):
+def nonzero_fused(report):
+    """Return the counts of fused operators that are not zero."""
     return {operator: count for operator, count in report.fused.items() if count}
 
 
 SINCE_17 = ("LayerNormalization", "Resize", "GridSample")
-"""What is fused below opset 23 as well."""
+"""Operators that are fused below opset 23 as well."""
 
 
 @pytest.mark.each()
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_structure(name):
-    """At the size of training; texts have none."""
+    """Node counts at the size of training are those of the table. Text networks have no size."""
     decomposed, nodes, counts = STRUCTURES[name]
     config = NETWORKS.get(name) or info(name.partition("-")[0]).config
     size = None if isinstance(config, TextConfig) else native(config)
-    stray = STRAY - counts.keys() - twice_named(config)
+    unwanted = UNWANTED - counts.keys() - identity_operators(config)
     for opset, count in ((18, decomposed), (23, nodes)):
-        report = exported(config, size, opset).report
+        report = convert(config, size, opset).report
         assert report.nodes == count
-        # Weights of places that are sampled are a softmax without a second product.
-        missed = {miss.pattern for miss in report.near_misses}
-        assert missed <= ({"Attention"} if "GridSample" in counts else set())
-        assert not stray & set(report.histogram)
-        kept = {name: counts[name] for name in SINCE_17 if name in counts}
-        assert fused(report) == (counts if opset == 23 else kept)
-    # Two around each depthwise convolution, one behind or two around the other four.
+        # Deformable attention has a softmax of weights, but no second product.
+        near_misses = {miss.pattern for miss in report.near_misses}
+        assert near_misses <= ({"Attention"} if "GridSample" in counts else set())
+        assert not unwanted & set(report.histogram)
+        fused_at_18 = {name: counts[name] for name in SINCE_17 if name in counts}
+        assert nonzero_fused(report) == (counts if opset == 23 else fused_at_18)
+    # ConvNeXt has two around each depthwise convolution, and one or two at the other four.
     assert name != "dinov3_convnext_tiny" or report.histogram["Transpose"] <= 40
 
 
-def test_what_is_shared_and_named():
-    """One table of angles serves all layers, one product has one weight, and they keep names."""
+def test_shared_tables_and_names_of_weights():
+    """All layers read one table of angles, each weight is multiplied once, and weights are named
+    after their leaves."""
     config = NETWORKS["dinov3_vits16"]
-    export = exported(config, (256, 384), 23, "4d")
-    assert fused(export.report) == ROTARY and export.report.nodes <= 290
+    export = convert(config, (256, 384), 23, "4d")
+    assert nonzero_fused(export.report) == ROTARY and export.report.nodes <= 290
     # One for the prefix tokens, one for the rows of the rotary tables.
     assert export.report.histogram["Expand"] <= 2
     graph = export.model.graph
@@ -123,30 +128,33 @@ def test_what_is_shared_and_named():
     unused = {"mask_token", "local_pos_embed.periods", "cls_token", "reg_tokens"}
     assert_names(graph, config, unused)
     config = NETWORKS["dinov3_convnext_tiny"]
-    assert_names(exported(config, (224, 224), 23).model.graph, config, set())
+    assert_names(convert(config, (224, 224), 23).model.graph, config, set())
 
 
-def test_sizes_that_are_open():
-    """Nothing is computed twice, and all is fused."""
-    made = exported(NETWORKS["dinov3_vits16"], None, 23)
-    assert fused(made.report) == ROTARY and not STRAY & set(made.report.histogram)
-    assert made.report.histogram["Sin"] == made.report.histogram["Cos"] == 1
-    assert shapes_of(made) == [["batch_size", "sequence_length", 384], ["batch_size", 384]]
+def test_open_sizes():
+    """With open sizes, rotary tables are computed once and all operators are fused."""
+    export = convert(NETWORKS["dinov3_vits16"], None, 23)
+    assert nonzero_fused(export.report) == ROTARY and not UNWANTED & set(export.report.histogram)
+    assert export.report.histogram["Sin"] == export.report.histogram["Cos"] == 1
+    assert output_shapes(export) == [["batch_size", "sequence_length", 384], ["batch_size", 384]]
     # Tables for blocks with queries and without.
-    made = exported(SMALL["eomt_dinov3_coco_panoptic_small_640"], None, 23)
-    classes, areas = shapes_of(made)
-    assert made.report.near_misses == [] and made.report.histogram["Sin"] == 2
+    export = convert(SMALL["eomt_dinov3_coco_panoptic_small_640"], None, 23)
+    classes, areas = output_shapes(export)
+    assert export.report.near_misses == [] and export.report.histogram["Sin"] == 2
     assert (classes, areas) == (["batch_size", 9, 8], ["batch_size", 9, "height/4", "width/4"])
 
 
-def shapes_of(made):
-    """Of the outputs."""
-    shapes = (value.shape for value in made.model.graph.outputs)
+def output_shapes(export):
+    """Return the shapes of the outputs, with the names of open dimensions."""
+    shapes = (value.shape for value in export.model.graph.outputs)
     return [[getattr(dim, "value", dim) for dim in shape] for shape in shapes]
 
 
 def assert_names(graph, config, unused):
-    """Those of the leaves, but the factors of LayerScale, which are in what is before them."""
+    """Assert that weights have the names of their leaves.
+
+    The factors of LayerScale are absent: they are folded into the matrix before them.
+    """
     names, leaves = set(graph.initializers), set(model_shapes(config))
     folded = {name for name in leaves if name.endswith("gamma")}
     assert folded and not folded & names
@@ -157,7 +165,7 @@ def assert_names(graph, config, unused):
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", [name for name in SMALL if name not in BATCHED_WINDOWS])
 def test_a_fixed_batch_of_one(name, opset):
-    """It has the operators of the open file, and moves no more than that does."""
+    """It has the operators of the file with an open batch, and no more that only move values."""
     model, stride = abstract(SMALL[name]), SMALL[name].stride
     signatures = (Signature((4 * stride, 6 * stride), batch) for batch in (1, None))
     fixed, free = (convert_model(model, opset, signature).report for signature in signatures)
@@ -171,41 +179,46 @@ def test_a_fixed_batch_of_one(name, opset):
 @pytest.mark.parametrize("opset", [18, 20, 23, 24])
 @pytest.mark.parametrize(("kind", "name"), KINDS)
 def test_small_networks_in_onnx_runtime(kind, name, opset, tmp_path):
-    """All switches of a network: at a fixed size, and with hidden states at any size.
+    """Files agree with JAX at a fixed size, and at open sizes with hidden states.
 
-    Of those one is its positions' grid; a rest at the edges is no patch.
+    One size is that of the position table. Sizes have a remainder that is no whole patch if the
+    network crops it.
     """
     config = SMALL[name]
-    fixed, *others = ((config.stride * h, config.stride * w) for h, w in ((3, 5), (4, 4), (9, 2)))
-    more = int(config.crops)
-    cropped = [(height + more, width + more) for height, width in others]
+    fixed, *other_sizes = (
+        (config.stride * h, config.stride * w) for h, w in ((3, 5), (4, 4), (9, 2))
+    )
+    border = int(config.crops)
+    cropped = [(height + border, width + border) for height, width in other_sizes]
     layer = (1,) if config.num_hidden_states else ()
-    for size, layers, tried in ((fixed, (), [fixed]), (None, layer, cropped)):
-        made = convert_model(abstract(config), opset, Signature(size, None, layers))
-        # Maps of a decoder are resized.
+    for size, layers, tested_sizes in ((fixed, (), [fixed]), (None, layer, cropped)):
+        export = convert_model(abstract(config), opset, Signature(size, None, layers))
+        # Decoders resize their maps.
         resized = {"Resize"} if isinstance(config, OnBackbone) else set()
-        stray = STRAY - resized - twice_named(config)
-        assert not stray & set(made.report.histogram)
-        made.save(tmp_path / "model.onnx", values_of(config))
-        live = converter.session(tmp_path / "model.onnx")
-        want = partial(forward, model_of(config), layers=layers)
-        for shape in tried:
+        unwanted = UNWANTED - resized - identity_operators(config)
+        assert not unwanted & set(export.report.histogram)
+        export.save(tmp_path / "model.onnx", values_of(config))
+        session = converter.session(tmp_path / "model.onnx")
+        run_jax = partial(forward, model_of(config), layers=layers)
+        for shape in tested_sizes:
             images = np.random.default_rng(7).standard_normal((2, 3, *shape), np.float32)
-            expected = want(images)
-            names = [output.name for output in live.get_outputs()]
+            expected = run_jax(images)
+            names = [output.name for output in session.get_outputs()]
             assert expected.keys() == {*names}
-            for output, value in zip(names, live.run(None, {"pixel_values": images}), strict=True):
+            for output, value in zip(
+                names, session.run(None, {"pixel_values": images}), strict=True
+            ):
                 np.testing.assert_allclose(value, expected[output], rtol=0, atol=ATOL)
 
 
 def test_positions_for_another_size_are_weights():
-    """Interpolated once, when the file is written; what grows by more than 1 MiB is not stored."""
+    """Positions are interpolated when the file is written, unless that adds more than 1 MiB."""
     config = replace(NETWORKS["vit_tiny_patch16_224"], depth=2)
-    at_home, another = (exported(config, size, 23) for size in (native(config), (192, 288)))
-    assert another.report.histogram == at_home.report.histogram
-    assert another.report.histogram["MatMul"] == 4 * config.depth + 1
+    native_export, export = (convert(config, size, 23) for size in (native(config), (192, 288)))
+    assert export.report.histogram == native_export.report.histogram
+    assert export.report.histogram["MatMul"] == 4 * config.depth + 1
     config = replace(NETWORKS["siglip2_vitb16_224"], depth=2)
-    small, large = (exported(config, size, 23).report for size in ((224, 224), (1024, 1024)))
+    small, large = (convert(config, size, 23).report for size in ((224, 224), (1024, 1024)))
     assert large.histogram["MatMul"] - small.histogram["MatMul"] in (1, 2)
     assert "Resize" not in large.histogram
 

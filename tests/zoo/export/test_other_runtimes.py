@@ -1,4 +1,7 @@
-"""Files that are run in other environments: here in this one, which is called an older one."""
+"""The search for the oldest ONNX Runtime that computes a file correctly.
+
+The older environment is a script that starts this Python.
+"""
 
 import sys
 
@@ -15,9 +18,9 @@ from zoo.export.verify import Sample
 
 
 @pytest.mark.parametrize(
-    ("off", "least"), [(0.0, onnxruntime.__version__), (0.1, "99.0"), (np.nan, "99.0")]
+    ("error", "minimum"), [(0.0, onnxruntime.__version__), (0.1, "99.0"), (np.nan, "99.0")]
 )
-def test_the_oldest_that_is_right_is_stated(tmp_path, monkeypatch, off, least):
+def test_the_oldest_runtime_that_is_right_is_found(tmp_path, monkeypatch, error, minimum):
     python = tmp_path / "older" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -28,6 +31,6 @@ def test_the_oldest_that_is_right_is_stated(tmp_path, monkeypatch, off, least):
     x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(1, 3, 2, 4)
     file = tmp_path / "sine.onnx"
     converter.to_onnx(jnp.sin, [x], path=file, input_names=["pixel_values"])
-    sample = Sample({"pixel_values": x}, np.sin(x) + np.float32(off))
+    sample = Sample({"pixel_values": x}, np.sin(x) + np.float32(error))
     limit = Limit("max_abs", 1e-5)
-    assert other_runtimes.find_minimum_runtime(file, sample, limit) == least
+    assert other_runtimes.find_minimum_runtime(file, sample, limit) == minimum

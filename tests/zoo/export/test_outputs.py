@@ -1,5 +1,4 @@
-"""Outputs that are asked for by name: what tokens attend to, beside transformers, in JAX and in
-files; and what is computed for them."""
+"""Requested outputs. Attention weights, in JAX and in files, are compared with transformers."""
 
 import equinox as eqx
 import numpy as np
@@ -15,7 +14,7 @@ from zoo.export.make import convert_model
 from zoo.export.request import Signature
 
 ATOL, ONNX_ATOL = 3e-6, 1e-5
-"""Of shares of one. Measured: 4e-7 in JAX, 7e-7 in files."""
+"""For attention weights, which sum to one. Measured: 4e-7 in JAX, 7e-7 in files."""
 
 forward = eqx.filter_jit(batched)
 
@@ -23,26 +22,33 @@ ATTENTION = ("attentions", "class_attention")
 SMALL = nano(NETWORKS["dinov3_vits16"])
 
 
-def by_transformers(name, config, image):
-    """`[heads, tokens, tokens]` of every block."""
+def transformers_attentions(name, config, image):
+    """Return the attention weights of every block, `[heads, tokens, tokens]`, by transformers."""
     import torch
 
     family = {"dinov3_vits16": dinov3, "dinov2_vits14_reg": dinov2}.get(name, vit)
     model = family.transformers(config, values_of(config))
     model.set_attn_implementation("eager")
     with torch.no_grad():
-        found = model(torch.from_numpy(np.array(image)[None]), output_attentions=True).attentions
-    return [weights[0].numpy() for weights in found]
+        attentions = model(
+            torch.from_numpy(np.array(image)[None]), output_attentions=True
+        ).attentions
+    return [weights[0].numpy() for weights in attentions]
 
 
-def assert_attentions(got, wanted, prefix, atol):
-    """Of the blocks by the names of a file; there is one image."""
-    assert set(got) == {name + end for name in ATTENTION for end in wanted} | {
-        f"hidden_state{end}" for end in wanted if end
-    }
-    for end, weights in wanted.items():
-        for name, each in (("attentions", weights), ("class_attention", weights[:, 0, prefix:])):
-            np.testing.assert_allclose(got[name + end][0], each, rtol=0, atol=atol, err_msg=name)
+def assert_attentions(outputs, attentions_by_suffix, prefix, atol):
+    """Compare the outputs for one image with the attention weights by the suffix of their names."""
+    assert set(outputs) == {
+        name + suffix for name in ATTENTION for suffix in attentions_by_suffix
+    } | {f"hidden_state{suffix}" for suffix in attentions_by_suffix if suffix}
+    for suffix, weights in attentions_by_suffix.items():
+        for name, expected in (
+            ("attentions", weights),
+            ("class_attention", weights[:, 0, prefix:]),
+        ):
+            np.testing.assert_allclose(
+                outputs[name + suffix][0], expected, rtol=0, atol=atol, err_msg=name
+            )
 
 
 @pytest.mark.each()
@@ -52,19 +58,19 @@ def assert_attentions(got, wanted, prefix, atol):
     [("dinov3_vits16", (3, 5)), ("dinov2_vits14_reg", (3, 5)), ("vit_tiny_patch16_224", (4, 4))],
 )
 def test_attentions_are_those_of_transformers(name, grid, opset, tmp_path):
-    """Of the last block, and of the blocks that are asked for."""
+    """The attention weights are those of the last block, or of the requested blocks."""
     config = nano(zoo.info(name).config_for("huggingface"))
     size = tuple(config.stride * side for side in grid)
     image = make_image(1, *size)
-    one, two = by_transformers(name, config, image)
-    for layers, wanted in (((), {"": two}), ((1, 2), {"_1": one, "_2": two})):
-        in_jax = forward(model_of(config), image[None], layers=layers, outputs=ATTENTION)
-        assert_attentions(in_jax, wanted, config.prefix_tokens, ATOL)
+    first, last = transformers_attentions(name, config, image)
+    for layers, expected in (((), {"": last}), ((1, 2), {"_1": first, "_2": last})):
+        jax_outputs = forward(model_of(config), image[None], layers=layers, outputs=ATTENTION)
+        assert_attentions(jax_outputs, expected, config.prefix_tokens, ATOL)
         signature = Signature(size, None, layers, outputs=ATTENTION)
         export = convert_model(abstract(config), opset, signature)
         export.save(tmp_path / "model.onnx", values_of(config))
-        in_file = converter.run(tmp_path / "model.onnx", [image[None]])
-        assert_attentions(in_file, wanted, config.prefix_tokens, ONNX_ATOL)
+        onnx_outputs = converter.run(tmp_path / "model.onnx", [image[None]])
+        assert_attentions(onnx_outputs, expected, config.prefix_tokens, ONNX_ATOL)
 
 
 @pytest.mark.parametrize(
@@ -77,23 +83,23 @@ def test_attentions_are_those_of_transformers(name, grid, opset, tmp_path):
         (("hidden_states",), (1,), 1, 0),
     ],
 )
-def test_what_is_not_asked_for_costs_nothing(outputs, layers, attention, softmax):
-    """Every node leads to an output, and attention that is one is computed once."""
+def test_outputs_that_are_not_requested_cost_nothing(outputs, layers, attention, softmax):
+    """Every node leads to an output, and attention that is an output is computed once."""
     plain, export = (
         convert_model(abstract(SMALL), 23, Signature((48, 80), None, layers, outputs=names))
         for names in ((), outputs)
     )
-    found = export.report.histogram
-    assert (found.get("Attention", 0), found.get("Softmax", 0)) == (attention, softmax)
+    histogram = export.report.histogram
+    assert (histogram.get("Attention", 0), histogram.get("Softmax", 0)) == (attention, softmax)
     assert softmax or export.report.nodes <= plain.report.nodes
-    read = {value for node in export.model.graph for value in node.inputs}
-    read |= {*export.model.graph.outputs}
-    assert all(read & {*node.outputs} for node in export.model.graph)
+    read_values = {value for node in export.model.graph for value in node.inputs}
+    read_values |= {*export.model.graph.outputs}
+    assert all(read_values & {*node.outputs} for node in export.model.graph)
 
 
 @pytest.mark.parametrize("name", ["dinov3_convnext_tiny", "siglip2_vitb16_224", "vit5_small"])
-def test_outputs_that_there_are(name):
-    """Told by the network itself: a ConvNeXt has no attention, SigLIP 2 no class token."""
-    wanted = ["last_hidden_state", "pooler_output"]
-    more = {"siglip2_vitb16_224": ["attentions"], "vit5_small": ["logits", *ATTENTION]}
-    assert output_choices(nano(NETWORKS[name])) == [*wanted, *more.get(name, [])]
+def test_output_choices(name):
+    """They depend on the network: a ConvNeXt has no attention, SigLIP 2 has no class token."""
+    names = ["last_hidden_state", "pooler_output"]
+    more_names = {"siglip2_vitb16_224": ["attentions"], "vit5_small": ["logits", *ATTENTION]}
+    assert output_choices(nano(NETWORKS[name])) == [*names, *more_names.get(name, [])]

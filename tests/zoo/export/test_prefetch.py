@@ -1,4 +1,4 @@
-"""Work in a thread: its results in order, its errors for who asks, and none that nobody awaits."""
+"""`prefetching`: results in order, errors raised by `results()`, and tasks that are left out."""
 
 import threading
 import time
@@ -19,24 +19,24 @@ def test_results_in_order():
         results()
 
 
-def test_what_has_not_begun_is_left_out():
-    begun, done = threading.Event(), []
+def test_tasks_after_an_error_are_not_started():
+    started, completed = threading.Event(), []
 
     def first():
-        begun.set()
+        started.set()
         time.sleep(0.1)
-        done.append(1)
+        completed.append(1)
 
-    with pytest.raises(KeyError), prefetching([first, lambda: done.append(2)]):
-        begun.wait(10)
+    with pytest.raises(KeyError), prefetching([first, lambda: completed.append(2)]):
+        started.wait(10)
         raise KeyError
-    assert done == [1]
+    assert completed == [1]
 
 
-def test_what_tasks_hold_is_let_go_of():
-    large = {"a set, which weak references may be made to"}
-    seen = weakref.ref(large)
+def test_arguments_of_tasks_are_released():
+    large = {"a set can have weak references"}
+    reference = weakref.ref(large)
     with prefetching([partial(id, large)]) as results:
         del large
         results()
-        assert seen() is None
+        assert reference() is None

@@ -1,4 +1,4 @@
-"""What is asked of an export, and files that appear whole or not at all."""
+"""Requests of exports: wrong options, paths of files, and publishing complete files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.staging import manifest_path, replace_export, sidecar_path, staged
 from zoo.export.request import Options, check_scale_operator, choose_paths, plan_files
 
-BAD = {
+WRONG_OPTIONS = {
     "positive multiples of its patch size, 16": (
         *({"size": s} for s in ((0, 16), (-16, 16), (225, 224), (16.0, 16), (16,), (True, 16))),
     ),
@@ -27,25 +27,31 @@ BAD = {
     "17 to 26": tuple({"opsets": [opset]} for opset in (16, 27, 0, -1)),
     "leaves open to which size: give one such as 224": ({"size": "dynamic", "input": "uint8"},),
 }
+"""Words of an error, and options that raise it."""
 
 
-@pytest.mark.parametrize(("told", "options"), [(t, o) for t, all in BAD.items() for o in all])
-def test_what_cannot_be(told, options, tmp_path):
-    """It is told as Python's arguments, not as the command line's."""
-    with pytest.raises(BadRequest, match=told) as error:
-        ask(tmp_path, **options)
+@pytest.mark.parametrize(
+    ("message", "options"), [(t, o) for t, all in WRONG_OPTIONS.items() for o in all]
+)
+def test_wrong_options(message, options, tmp_path):
+    """Errors name arguments of Python, not options of the command line."""
+    with pytest.raises(BadRequest, match=message) as error:
+        plan_request(tmp_path, **options)
     assert "--" not in str(error.value)
 
 
-def test_files():
-    both = Path(), {18: "m-opset18.onnx", 23: "m-opset23.onnx"}
-    assert choose_paths("m", (18, 23), Options()) == both
-    named = {"m-opset23-int8": {"precision": "int8"}, "m-opset23-web": {"target": "web"}}
-    named["m-opset23-web-fp16"] = {"target": "web", "precision": "fp16"}
-    for name, options in named.items():
+def test_paths_of_files():
+    expected = Path(), {18: "m-opset18.onnx", 23: "m-opset23.onnx"}
+    assert choose_paths("m", (18, 23), Options()) == expected
+    names_and_options = {
+        "m-opset23-int8": {"precision": "int8"},
+        "m-opset23-web": {"target": "web"},
+    }
+    names_and_options["m-opset23-web-fp16"] = {"target": "web", "precision": "fp16"}
+    for name, options in names_and_options.items():
         for out, file in (("a", f"{name}.onnx"), ("a/b.onnx", "b.onnx")):
-            found = choose_paths("m", (23,), Options(out=Path(out), **options))
-            assert found == (Path("a"), {23: file})
+            paths = choose_paths("m", (23,), Options(out=Path(out), **options))
+            assert paths == (Path("a"), {23: file})
     assert choose_paths("m", (23,), Options(out=Path(f"{'a' * 145}.onnx")))
     with pytest.raises(BadRequest, match="2 opsets"):
         choose_paths("m", (18, 23), Options(out=Path("a/b.onnx")))
@@ -53,13 +59,14 @@ def test_files():
 
 @pytest.mark.parametrize("name", [".a", "-", "a b", "a\nb", "modèle", "a\\b", "\udcff", "a" * 146])
 def test_names_that_no_manifest_can_hold(name):
-    told = "a manifest cannot hold that name. Write one of at most 150"
-    with pytest.raises(BadRequest, match=told) as caught:
+    message = "a manifest cannot hold that name. Write one of at most 150"
+    with pytest.raises(BadRequest, match=message) as error:
         choose_paths("m", (23,), Options(out=Path("a folder") / f"{name}.onnx"))
-    assert str(caught.value).isprintable()
+    assert str(error.value).isprintable()
 
 
-def ask(tmp_path, **changes):
+def plan_request(tmp_path, **changes):
+    """Plan an export at opsets 23, 18 and 23 with random weights, and with these changes."""
     options = {"opsets": [23, 18, 23], "weights": "random", "out": tmp_path, **changes}
     return plan_files(zoo.info("dinov3_vits16_pretrain_lvd1689m"), Options(**options))
 
@@ -68,14 +75,14 @@ def ask(tmp_path, **changes):
 def test_earlier_exports_are_kept(name, tmp_path):
     (tmp_path / f"dinov3_vits16-opset18.{name}").touch()
     with pytest.raises(BadOutput, match="`force`"):
-        ask(tmp_path)
-    request = ask(tmp_path, force=True)
+        plan_request(tmp_path)
+    request = plan_request(tmp_path, force=True)
     # Each opset once, in the order of the request.
     assert [file.opset for file in request.files] == [23, 18]
     assert request.targets[0] == tmp_path / "dinov3_vits16-opset23.onnx"
     request.targets[0].mkdir()
     with pytest.raises(BadOutput, match="is a folder"):
-        ask(tmp_path, force=True)
+        plan_request(tmp_path, force=True)
 
 
 def test_publishing_replaces_all_and_leaves_nothing_stale(tmp_path):
@@ -90,26 +97,26 @@ def test_publishing_replaces_all_and_leaves_nothing_stale(tmp_path):
     assert target.read_text() == manifest_path(target).read_text() == "new"
 
 
-def test_a_target_says_what_it_takes(tmp_path):
+def test_limits_of_targets(tmp_path):
     portable = {"target": "portable", "opsets": (), "batch": 1}
-    assert [file.opset for file in ask(tmp_path, **portable).files] == [18]
-    assert [file.opset for file in ask(tmp_path, target="tract", opsets=()).files] == [23]
-    for changes, said in (
+    assert [file.opset for file in plan_request(tmp_path, **portable).files] == [18]
+    assert [file.opset for file in plan_request(tmp_path, target="tract", opsets=()).files] == [23]
+    for changes, message in (
         ({"opsets": (23,)}, "opset 23 is not supported by target portable: choose 18"),
         ({"batch": None}, "takes fixed sizes alone: give batch 1"),
         ({"size": "dynamic", "batch": None}, "size 224 .* and batch 1"),
         ({"input": "uint8"}, "input float32"),
         ({"precision": "q4"}, "needs MatMulNBits, which target portable lacks"),
     ):
-        with pytest.raises(BadRequest, match=said):
-            ask(tmp_path, **{**portable, **changes})
+        with pytest.raises(BadRequest, match=message):
+            plan_request(tmp_path, **{**portable, **changes})
 
 
-def test_int8_with_scales_of_its_own_for_a_version_without_their_kernel():
-    """ONNX Runtime 1.23 has no `QuantizeLinear` of opset 23; that of opset 22 it has."""
+def test_scales_by_row_need_a_kernel_of_the_target():
+    """ONNX Runtime 1.23 has `QuantizeLinear` of opset 22, but not of opset 23."""
     options = Options(precision="int8", scales="row", target="onnxruntime==1.23.1")
-    runtime = find_target(options.target)
-    check_scale_operator(options, runtime, 22)
-    check_scale_operator(replace(options, scales="tensor"), runtime, 23)
+    target = find_target(options.target)
+    check_scale_operator(options, target, 22)
+    check_scale_operator(replace(options, scales="tensor"), target, 23)
     with pytest.raises(BadRequest, match="have QuantizeLinear: ask for opset 22"):
-        check_scale_operator(options, runtime, 23)
+        check_scale_operator(options, target, 23)

@@ -1,7 +1,7 @@
-"""A network that takes three arrays of one picture, as SigLIP 2's NaFlex does: patches of any
-aspect ratio, which of them are no padding, and how many rows and columns there are.
+"""A network with three input arrays for one picture, as SigLIP 2's NaFlex has: patches of any
+aspect ratio, a mask of padding, and the numbers of rows and columns.
 
-It is defined here alone: everything else asks its records.
+The network is defined in this file only. Export, applications and golden files read its records.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ PICTURES = {
 
 @dataclass(frozen=True)
 class PatchesInput(PictureInput):
-    """Patches `[tokens, 48]`, a mask `[tokens]`, and rows and columns `[2]`."""
+    """Patches `[tokens, 48]`, a mask `[tokens]`, and the numbers of rows and columns `[2]`."""
 
     @property
     def arrays(self) -> tuple[InputArray, ...]:
@@ -75,19 +75,22 @@ class PatchesInput(PictureInput):
         return "any aspect ratio"
 
     def resized(self, sides: Size, how: Preprocessing, size: Size) -> Size:
-        """The largest multiple of a patch of the same aspect ratio, of so many tokens at most."""
-        most, (height, width) = self.sides(size)["tokens"], sides
+        """Return the largest multiple of a patch with about this aspect ratio.
+
+        It has at most as many tokens as `size`.
+        """
+        max_tokens, (height, width) = self.sides(size)["tokens"], sides
         for scale in np.geomspace(4, 1e-3, 400):
             rows, columns = (max(1, round(scale * s / self.stride)) for s in (height, width))
-            if rows * columns <= most:
+            if rows * columns <= max_tokens:
                 return rows * self.stride, columns * self.stride
         raise AssertionError
 
     def make(self, pictures, how: Preprocessing, size: Size) -> Feeds:
         patch, most, rows = self.stride, self.sides(size)["tokens"], []
-        for each in pictures:
-            height, width = self.resized(each.sides, how, size)
-            image = each.image.resize((width, height), Image.Resampling.BILINEAR, each.part)
+        for picture in pictures:
+            height, width = self.resized(picture.sides, how, size)
+            image = picture.image.resize((width, height), Image.Resampling.BILINEAR, picture.part)
             values = (np.asarray(image, np.float32) / 255 - 0.5) / 0.5
             grid = values.reshape(height // patch, patch, width // patch, patch, 3)
             tokens = grid.transpose(0, 2, 1, 3, 4).reshape(-1, 3 * patch**2)
@@ -101,7 +104,7 @@ class PatchesInput(PictureInput):
 
 @dataclass(frozen=True)
 class ToyConfig(ViTConfig):
-    """A mean of tokens, each of which knows its row and column, and a classifier."""
+    """The configuration of a mean of tokens with positions, and a classifier."""
 
     dim: int = 8
     depth: int = 1
@@ -131,6 +134,8 @@ class ToyConfig(ViTConfig):
 
 
 class Toy(Network):
+    """The mean of the tokens, and a classifier."""
+
     embed: eqx.nn.Linear
     head: eqx.nn.Linear
 
@@ -150,11 +155,11 @@ class Toy(Network):
         index = jnp.arange(x.shape[0])
         columns = jnp.maximum(spatial_shapes[1], 1)
         rows = jnp.maximum(spatial_shapes[0], 1)
-        place = (index // columns) / rows + 2 * (index % columns) / columns
-        x = jnp.tanh(x + place[:, None])
-        words = (pixel_attention_mask != 0).astype(x.dtype)[:, None]
-        pooled = (x * words).sum(0) / jnp.maximum(words.sum(), 1)
-        return Output(x * words, pooled, self.head(pooled))
+        positions = (index // columns) / rows + 2 * (index % columns) / columns
+        x = jnp.tanh(x + positions[:, None])
+        is_patch = (pixel_attention_mask != 0).astype(x.dtype)[:, None]
+        pooled = (x * is_patch).sum(0) / jnp.maximum(is_patch.sum(), 1)
+        return Output(x * is_patch, pooled, self.head(pooled))
 
 
 ENTRY = ModelInfo(
@@ -172,7 +177,7 @@ ENTRY = ModelInfo(
 
 @pytest.fixture
 def model(monkeypatch):
-    """The network, known to the registry as any other."""
+    """The network, registered as the networks of the zoo are."""
     kind = Architecture(
         config=ToyConfig, network=lambda: Toy, read_sizes=lambda config, shapes: config
     )
@@ -182,32 +187,34 @@ def model(monkeypatch):
     return zoo.create(NAME, key=jax.random.key(0))
 
 
-def in_jax(model, image: Image.Image, size: Size = NATIVE) -> Output:
+def run_in_jax(model, image: Image.Image, size: Size = NATIVE) -> Output:
+    """Return the outputs for one picture in JAX."""
     feeds = PatchesInput(PATCH).make([reduced_picture(image)], ENTRY.preprocessing, size)
     return jax.vmap(model)(*map(jnp.asarray, feeds.values()))
 
 
 @pytest.mark.parametrize("opset", [18, pytest.param(23, marks=pytest.mark.full)])
 def test_a_file_of_open_size(model, tmp_path, opset):
-    """Verified at several numbers of tokens; a session answers for three aspect ratios."""
+    """The file is verified at several numbers of tokens, and agrees with JAX for three aspect
+    ratios."""
     file = tmp_path / "toy.onnx"
     manifest = zoo.to_onnx(model, file, opset=opset, size="dynamic")
-    taken = {each.name: (each.dtype, each.shape) for each in manifest.only_variant.inputs}
-    assert taken["pixel_values"][1][::2] == ("batch_size", 3 * PATCH**2)
-    assert taken["pixel_attention_mask"][0] == "int32"
-    assert taken["spatial_shapes"] == ("int64", ("batch_size", 2))
-    compared = manifest.only_variant.verification.comparisons
-    assert manifest.only_variant.passed and len({each.tokens for each in compared}) > 2
+    inputs = {array.name: (array.dtype, array.shape) for array in manifest.only_variant.inputs}
+    assert inputs["pixel_values"][1][::2] == ("batch_size", 3 * PATCH**2)
+    assert inputs["pixel_attention_mask"][0] == "int32"
+    assert inputs["spatial_shapes"] == ("int64", ("batch_size", 2))
+    comparisons = manifest.only_variant.verification.comparisons
+    assert manifest.only_variant.passed and len({row.tokens for row in comparisons}) > 2
     assert manifest.sizes == "any aspect ratio" and manifest.network is None
-    live = zoo.load(file)
+    model_file = zoo.load(file)
     for image in PICTURES.values():
-        wanted = in_jax(model, image)
-        (answer,) = live.answer(image)
-        order = np.argsort(-np.asarray(wanted.logits[0]))
-        assert [each.label for each in answer.answers] == ["abcde"[number] for number in order]
-        pooled = live(image)["pooler_output"]
-        np.testing.assert_allclose(pooled, wanted.pooler_output, atol=1e-5)
-    feeds = live.feeds([*PICTURES.values()])
+        expected = run_in_jax(model, image)
+        (answer,) = model_file.answer(image)
+        order = np.argsort(-np.asarray(expected.logits[0]))
+        assert [choice.label for choice in answer.answers] == ["abcde"[number] for number in order]
+        pooled = model_file(image)["pooler_output"]
+        np.testing.assert_allclose(pooled, expected.pooler_output, atol=1e-5)
+    feeds = model_file.feeds([*PICTURES.values()])
     assert {name: array.shape for name, array in feeds.items()} == {
         "pixel_values": (3, TOKENS, 3 * PATCH**2),
         "pixel_attention_mask": (3, TOKENS),
@@ -216,39 +223,43 @@ def test_a_file_of_open_size(model, tmp_path, opset):
     assert len({tuple(row) for row in feeds["spatial_shapes"].tolist()}) == 3
     assert 0 in feeds["pixel_attention_mask"]
     with pytest.raises(BadRequest, match="ask for `feeds`"):
-        live.preprocess(photograph())
+        model_file.preprocess(photograph())
 
 
 @pytest.mark.full
 def test_a_file_of_one_size(model, tmp_path, zoo):
-    """The size says how many tokens there are; the command answers and measures."""
+    """The size determines the number of tokens. `zoo run` and `zoo bench` take the file."""
     import zoo as package
 
     file = tmp_path / "toy.onnx"
     manifest = package.to_onnx(model, file, size=(16, 16), batch=1, precision="int8")
-    assert [each.shape for each in manifest.only_variant.inputs] == [(1, 16, 48), (1, 16), (1, 2)]
+    assert [array.shape for array in manifest.only_variant.inputs] == [(1, 16, 48), (1, 16), (1, 2)]
     photograph().save(tmp_path / "cat.png")
-    (told,) = zoo.json("run", file, tmp_path / "cat.png")
-    assert {each["label"] for each in told["answers"]} == {*"abcde"}
-    timed = zoo.json("bench", file, "--rounds", 1)
-    assert [each["shape"] for each in timed["files"][0]["inputs"]] == [[1, 16, 48], [1, 16], [1, 2]]
+    (record,) = zoo.json("run", file, tmp_path / "cat.png")
+    assert {answer["label"] for answer in record["answers"]} == {*"abcde"}
+    benchmark = zoo.json("bench", file, "--rounds", 1)
+    assert [array["shape"] for array in benchmark["files"][0]["inputs"]] == [
+        [1, 16, 48],
+        [1, 16],
+        [1, 2],
+    ]
 
 
 def test_vectors_and_arrays_of_pictures(model, tmp_path):
     file = tmp_path / "toy.onnx"
     zoo.to_onnx(model, file, size="dynamic")
     network = find_network(str(file), "fp32")
-    reads = [*map(reduced_picture, PICTURES.values())]
+    reduced_pictures = [*map(reduced_picture, PICTURES.values())]
     runner = Runner(network, lane_session(network.path), 1)
-    outputs = runner.run([network.make_feeds(read) for read in reads], ["pooler_output"])
+    outputs = runner.run([network.make_feeds(read) for read in reduced_pictures], ["pooler_output"])
     for row, image in zip(outputs["pooler_output"], PICTURES.values(), strict=True):
-        np.testing.assert_allclose(row, in_jax(model, image).pooler_output[0], atol=1e-5)
+        np.testing.assert_allclose(row, run_in_jax(model, image).pooler_output[0], atol=1e-5)
     arrays = zoo.preprocess(model, [*PICTURES.values()])
-    assert [each.shape for each in arrays] == [(3, TOKENS, 48), (3, TOKENS), (3, 2)]
+    assert [array.shape for array in arrays] == [(3, TOKENS, 48), (3, TOKENS), (3, 2)]
     assert read_manifest(file.with_suffix(".manifest.json")).model == NAME
 
 
-def test_words_and_golden_files(model, tmp_path):
+def test_descriptions_and_golden_files(model, tmp_path):
     assert describe_picture_arrays(ENTRY.config) == (
         "`pixel_values`: float32 `[batch_size, tokens, 48]`; `pixel_attention_mask`: int32 "
         "`[batch_size, tokens]`; `spatial_shapes`: int64 `[batch_size, 2]`."
@@ -256,10 +267,10 @@ def test_words_and_golden_files(model, tmp_path):
     assert describe_sizes(ENTRY, Signature(None, None)) == "any aspect ratio"
     with pytest.raises(BadRequest, match="which no file makes of images itself"):
         zoo.to_onnx(model, tmp_path / "toy.onnx", input="uint8")
-    fed = PatchesInput(PATCH).sample(2, ENTRY.preprocessing, NATIVE)
+    feeds = PatchesInput(PATCH).sample(2, ENTRY.preprocessing, NATIVE)
     outputs = {"pooler_output": np.ones((2, 8), np.float32)}
-    write_golden(tmp_path / "golden.safetensors", Golden(NAME, "this test", "", fed, outputs))
-    read = read_golden(tmp_path / "golden.safetensors")
-    assert [*read.feeds] == [*fed] and [*read.outputs] == ["pooler_output"]
-    for name, array in fed.items():
-        np.testing.assert_array_equal(read.feeds[name], array)
+    write_golden(tmp_path / "golden.safetensors", Golden(NAME, "this test", "", feeds, outputs))
+    golden = read_golden(tmp_path / "golden.safetensors")
+    assert [*golden.feeds] == [*feeds] and [*golden.outputs] == ["pooler_output"]
+    for name, array in feeds.items():
+        np.testing.assert_array_equal(golden.feeds[name], array)

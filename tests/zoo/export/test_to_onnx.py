@@ -1,4 +1,4 @@
-"""`zoo.to_onnx`: models that somebody fine-tuned, cut or extended, in ONNX Runtime and in JAX."""
+"""`zoo.to_onnx`: files of fine-tuned, cut and extended models, compared with JAX."""
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from zoo.common.errors import BadRequest, NotVerified
 from zoo.images.photograph import photographs
 
 ATOL = 1e-5
-"""Three times what float32 rounding makes of these outputs of unit size (3e-6)."""
+"""Three times the measured rounding error of these outputs of unit size (3e-6)."""
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +25,14 @@ def digits():
 
 @pytest.fixture(scope="module")
 def fine_tuned(digits):
-    """Fewer blocks and another head, with other numbers."""
+    """`vit_digits` with fewer blocks, another head and other weights."""
     head = eqx.nn.Linear(64, 7, key=jax.random.key(1))
     model = eqx.tree_at(lambda m: (m.blocks, m.head), digits, (digits.blocks[:3], head))
     return jax.tree.map(lambda leaf: leaf * 1.01, model)
 
 
-class Mine(eqx.Module):
-    """A backbone inside of something else, with leaves that are no arrays."""
+class ModelAround(eqx.Module):
+    """A module around a backbone, with leaves that are no arrays."""
 
     backbone: eqx.Module
     mlp: eqx.nn.MLP
@@ -46,22 +46,22 @@ class Mine(eqx.Module):
         }
 
 
-def outputs(model, pixels, layers=()):
-    """What a network gives in JAX, by the names in a file."""
+def jax_outputs(model, pixels, layers=()):
+    """Return the outputs in JAX by the names that they have in a file."""
     return batched(model, pixels, layers=layers)
 
 
-def assert_outputs(file, fed, wanted):
-    """The file gives what JAX gave, and nothing else."""
-    got = converter.run(file, [np.asarray(fed)])
-    assert set(got) == set(wanted)
-    for name, value in wanted.items():
-        np.testing.assert_allclose(got[name], value, rtol=0, atol=ATOL, err_msg=name)
+def assert_outputs(file, pixels, expected):
+    """Assert that the file has exactly these outputs, with these values."""
+    actual = converter.run(file, [np.asarray(pixels)])
+    assert set(actual) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(actual[name], value, rtol=0, atol=ATOL, err_msg=name)
 
 
-def test_attention_is_asked_for(digits, tmp_path):
-    asked = {"layers": (2, 4), "outputs": ("logits", "attentions"), "verify": False}
-    manifest = zoo.to_onnx(digits, tmp_path / "mine.onnx", size=8, **asked)
+def test_requested_attention(digits, tmp_path):
+    options = {"layers": (2, 4), "outputs": ("logits", "attentions"), "verify": False}
+    manifest = zoo.to_onnx(digits, tmp_path / "mine.onnx", size=8, **options)
     names = [output.name for output in manifest.only_variant.outputs]
     assert {"attentions_2", "attentions_4", "logits"} <= {*names}
     assert "last_hidden_state" not in names
@@ -78,18 +78,18 @@ def test_a_new_head_on_fewer_blocks(fine_tuned, tmp_path, opset):
     assert manifest.only_variant.fused.get("Attention", 0) == (3 if opset == 23 else 0)
     assert manifest.layers == layers
     pixels = zoo.preprocess(fine_tuned, photographs(2), size=(8, 12))
-    wanted = outputs(fine_tuned, pixels, layers)
-    assert wanted["logits"].shape == (2, 7)
-    assert_outputs(file, pixels, wanted)
+    expected = jax_outputs(fine_tuned, pixels, layers)
+    assert expected["logits"].shape == (2, 7)
+    assert_outputs(file, pixels, expected)
     assert zoo.to_onnx(fine_tuned, file, layers="last2", verify=False).layers == (2, 3)
 
 
 @pytest.mark.full
 def test_a_module_around_a_network(fine_tuned, tmp_path):
-    mine = Mine(fine_tuned, eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2)), 0.5)
-    zoo.to_onnx(mine, tmp_path / "mine.onnx", size="dynamic")
+    custom_model = ModelAround(fine_tuned, eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2)), 0.5)
+    zoo.to_onnx(custom_model, tmp_path / "mine.onnx", size="dynamic")
     pixels = zoo.preprocess(fine_tuned, photographs(3), size=(12, 20))
-    assert_outputs(tmp_path / "mine.onnx", pixels, jax.vmap(mine)(pixels))
+    assert_outputs(tmp_path / "mine.onnx", pixels, jax.vmap(custom_model)(pixels))
 
 
 @pytest.mark.full
@@ -98,14 +98,14 @@ def test_parameters_of_bfloat16_keep_their_values(digits, tmp_path):
     zoo.to_onnx(model, tmp_path / "mine.onnx")
     pixels = zoo.preprocess(model, photographs(1))
     float32 = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), model)
-    assert_outputs(tmp_path / "mine.onnx", pixels, outputs(float32, pixels))
+    assert_outputs(tmp_path / "mine.onnx", pixels, jax_outputs(float32, pixels))
 
 
-def test_what_cannot_be(digits, tmp_path):
-    """Told as Python's arguments, not as the command line's."""
+def test_wrong_models_and_options(digits, tmp_path):
+    """Errors name arguments of Python, not options of the command line."""
     mlp = eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2))
-    mine = Mine(digits, mlp, 0.5)
-    for model, told, options in (
+    custom_model = ModelAround(digits, mlp, 0.5)
+    for model, message, options in (
         (digits, "fp32, fp16, bf16, int8, q4, q4f16", {"precision": "float16"}),
         (digits, "float32, uint8", {"input": "png"}),
         (digits, r"give 224, \(height, width\) or 'dynamic'", {"size": "224"}),
@@ -115,17 +115,17 @@ def test_what_cannot_be(digits, tmp_path):
         (mlp, "holds 0 of them", {}),
         (eqx.nn.Sequential([digits, digits]), "holds 2 of them", {}),
         (zoo.create("vit_digits", abstract=True), "shapes in place of par", {}),
-        (mine, "Leave `layers` out", {"layers": [1]}),
-        (mine, "Leave `outputs` out", {"outputs": ["scores"]}),
+        (custom_model, "Leave `layers` out", {"layers": [1]}),
+        (custom_model, "Leave `outputs` out", {"outputs": ["scores"]}),
     ):
-        with pytest.raises(BadRequest, match=told) as error:
+        with pytest.raises(BadRequest, match=message) as error:
             zoo.to_onnx(model, **{"path": tmp_path / "mine.onnx", **options})
         assert "--" not in str(error.value)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_gives_no_numbers_is_not_verified(fine_tuned, tmp_path):
-    """NaN equals NaN in JAX's outputs and the file's, which shows nothing."""
+def test_nan_fails_the_verification(fine_tuned, tmp_path):
+    """NaN in the outputs of both JAX and the file shows nothing."""
     broken = eqx.tree_at(lambda m: m.head.bias, fine_tuned, jnp.full(7, jnp.nan))
     with pytest.warns(UserWarning, match=r"head\.bias"), pytest.raises(NotVerified):
         zoo.to_onnx(broken, tmp_path / "mine.onnx", opset=23)

@@ -1,5 +1,5 @@
-"""Exports have the bytes that they had before: of the networks with embedded weights, and of each
-kind with few blocks, in every precision."""
+"""Digests of exported files, compared with a record: the networks with embedded weights, and small
+networks of each kind, in every precision."""
 
 import json
 
@@ -15,6 +15,7 @@ QUICK_NAMES = {export.name for export in QUICK}
 
 @pytest.fixture(scope="module")
 def recorded():
+    """The recorded digests. The test is skipped if they are of other versions of libraries."""
     record = json.loads(RECORD.read_text())
     if record["made_with"] != made_with():
         pytest.skip(f"recorded with {record['made_with']}, and this is {made_with()}")
@@ -31,12 +32,12 @@ def test_bytes_are_those_of_the_record(name, recorded):
 
 @pytest.mark.each()
 @pytest.mark.parametrize(("precision", "opset"), [("fp32", 18), ("fp16", 18), ("int8", 23)])
-def test_a_file_a_folder_and_to_onnx_have_the_same_bytes(precision, opset, built, zoo):
-    """They differ in their plans alone."""
+def test_export_build_and_to_onnx_write_the_same_bytes(precision, opset, built, zoo):
+    """`zoo export`, `zoo build` and `zoo.to_onnx` write the same file."""
     options = ("--precision", precision, "--opset", opset, "--size", "dynamic", "--no-verify")
     zoo("export", "vit_digits", *options, "--out", "alone.onnx")
-    how = {"precision": precision, "opset": opset, "size": "dynamic", "verify": False}
-    to_onnx(from_pretrained("vit_digits"), zoo.here / "held.onnx", **how)
+    arguments = {"precision": precision, "opset": opset, "size": "dynamic", "verify": False}
+    to_onnx(from_pretrained("vit_digits"), zoo.here / "held.onnx", **arguments)
     folder, _ = built
     in_folder = folder / VARIANTS[precision].path
     assert len({sha256(zoo.here / name) for name in ("alone.onnx", "held.onnx", in_folder)}) == 1

@@ -1,4 +1,4 @@
-"""`zoo verify` on folders and files: what is right passes, and no damage goes unnoticed."""
+"""`zoo verify` on folders and files: valid ones pass, and changed or damaged ones fail."""
 
 import hashlib
 import json
@@ -35,16 +35,18 @@ MODEL = "onnx/model.onnx"
 
 @pytest.fixture
 def folder(built, tmp_path):
-    """With two of its variants, as if it had been pulled."""
-    others = shutil.ignore_patterns("model_fp16.onnx", "model_bf16.onnx", "model_quantized.onnx")
-    return shutil.copytree(built[0], tmp_path / "vit_digits", ignore=others)
+    """A copy of the built folder with two of its variants, as a pull leaves it."""
+    other_files = shutil.ignore_patterns(
+        "model_fp16.onnx", "model_bf16.onnx", "model_quantized.onnx"
+    )
+    return shutil.copytree(built[0], tmp_path / "vit_digits", ignore=other_files)
 
 
 audit = partial(audit_folder, provider=CPU, progress=LogProgress())
 audit_network = partial(audit_folder_file, provider=CPU, progress=LogProgress())
 
 
-def listed(folder, **changes):
+def rewrite_manifest(folder, **changes):
     """Rewrite a manifest so that it describes the files as they are now."""
     path = folder / "manifest.json"
     content = json.loads(path.read_text())
@@ -56,22 +58,25 @@ def listed(folder, **changes):
     path.write_text(json.dumps(content | changes))
 
 
-def told(report):
-    """What a failed check says, by the place and the name of the check."""
-    places = {"folder": report.findings} | {each.name: each.findings for each in report.variants}
+def failures(report):
+    """Return the details of failed checks, by `folder` or variant and the name of the check."""
+    findings_by_place = {"folder": report.findings} | {
+        variant.name: variant.findings for variant in report.variants
+    }
     return {
         f"{place}: {finding.check}": finding.detail
-        for place, findings in places.items()
+        for place, findings in findings_by_place.items()
         for finding in findings
         if not finding.passed
     }
 
 
-def failed(folder):
-    return set(told(audit(folder)))
+def failed_checks(folder):
+    """Audit a folder. Return the places and names of failed checks."""
+    return set(failures(audit(folder)))
 
 
-def test_a_sound_folder(built, zoo):
+def test_a_valid_folder(built, zoo):
     report = zoo.json("verify", built[0])
     assert report["passed"] and report["absent"] == []
     assert [v["name"] for v in report["variants"]] == ["fp32", "fused", "fp16", "bf16", "int8"]
@@ -81,37 +86,39 @@ def test_a_sound_folder(built, zoo):
         assert [finding["check"] for finding in variant["findings"]] == checks
         assert variant["elsewhere"] == {}
         comparisons = variant["verification"]["comparisons"]
-        outputs = [each["output"] for each in comparisons]
+        outputs = [row["output"] for row in comparisons]
         assert outputs == ["last_hidden_state", "pooler_output", "logits"]
-        worst.append(max(each["max_abs"] for each in comparisons))
+        worst.append(max(row["max_abs"] for row in comparisons))
     assert worst[0] < 1e-4 < worst[4]
 
 
 def test_golden_numbers_at_every_level(built, monkeypatch):
-    """What is wrong below the highest level of optimisation only is said with the level."""
+    """A difference at a lower optimization level only is reported with the level."""
 
-    def lower(model, provider):
-        live = runtime.session(model)
+    def open_wrong_session(model, provider):
+        session = runtime.session(model)
         yield (
             "basic",
             SimpleNamespace(
-                get_inputs=live.get_inputs,
-                get_outputs=live.get_outputs,
-                run=lambda *how: [-y for y in live.run(*how)],
+                get_inputs=session.get_inputs,
+                get_outputs=session.get_outputs,
+                run=lambda *arguments: [-y for y in session.run(*arguments)],
             ),
         )
 
-    monkeypatch.setattr(runtime, "lower_sessions", lower)
-    found = told(audit(built[0]))
-    assert {*found} == {f"{v}: golden" for v in ("fp32", "fused", "fp16", "bf16", "int8")}
-    assert all(each.endswith("at optimisation level 'basic'") for each in found.values())
+    monkeypatch.setattr(runtime, "lower_sessions", open_wrong_session)
+    failed_findings = failures(audit(built[0]))
+    assert {*failed_findings} == {f"{v}: golden" for v in ("fp32", "fused", "fp16", "bf16", "int8")}
+    assert all(
+        detail.endswith("at optimisation level 'basic'") for detail in failed_findings.values()
+    )
 
 
 def test_one_file_of_a_folder(built, zoo):
-    told = zoo("verify", built[0] / "onnx/model_fused.onnx").out
-    assert "passed" in told and "4 Attention" in told and "fp32" not in told
-    said = zoo("verify", built[0], "--provider", "NoExecutionProvider", code=2)
-    assert "not installed" in said.error and said.err.count("\n") == 1
+    printed = zoo("verify", built[0] / "onnx/model_fused.onnx").out
+    assert "passed" in printed and "4 Attention" in printed and "fp32" not in printed
+    refused = zoo("verify", built[0], "--provider", "NoExecutionProvider", code=2)
+    assert "not installed" in refused.error and refused.err.count("\n") == 1
 
 
 def test_a_pulled_folder_has_some_variants(folder):
@@ -119,12 +126,12 @@ def test_a_pulled_folder_has_some_variants(folder):
     report = audit(folder)
     assert report.passed and report.absent == ["fused", "fp16", "bf16", "int8"]
     shutil.rmtree(folder / "onnx")
-    assert failed(folder) == {"folder: variants"}
+    assert failed_checks(folder) == {"folder: variants"}
 
 
 @needs_placement
 def test_an_exported_file(zoo):
-    """Against JAX as before, in the precision that its manifest says, and its graph as well."""
+    """The file is compared with JAX in its precision, and its graph with the manifest."""
     half = ("--precision", "fp16", "--no-verify")
     zoo("export", "vit_digits", "--size", "8x16", *half, "--out", "v.onnx")
     manifest = zoo.here / "v.manifest.json"
@@ -133,19 +140,23 @@ def test_an_exported_file(zoo):
     manifest.write_text(json.dumps(content))
     report = zoo.json("verify", "v.onnx", "--provider", "AzureExecutionProvider", code=1)
     assert report["findings"][0]["passed"] and not report["passed"]
-    (found,) = report["variants"]
-    compared = found["verification"]
-    assert (found["passed"], compared["passed"], compared["measure"]) == (False, True, "cosine")
-    checks = {finding["check"]: finding["passed"] for finding in found["findings"]}
+    (variant,) = report["variants"]
+    verification = variant["verification"]
+    assert (variant["passed"], verification["passed"], verification["measure"]) == (
+        False,
+        True,
+        "cosine",
+    )
+    checks = {finding["check"]: finding["passed"] for finding in variant["findings"]}
     names = ("graph", "checker", "loads", "signature", "fallback", "JAX")
     assert checks == dict.fromkeys(names, True) | {"fused": False}
-    assert found["elsewhere"][CPU]["Attention"] == 4
-    for each in compared["comparisons"]:
-        assert each["cosine"] > 0.9999 and (each["height"], each["width"]) == (8, 16)
+    assert variant["elsewhere"][CPU]["Attention"] == 4
+    for row in verification["comparisons"]:
+        assert row["cosine"] > 0.9999 and (row["height"], row["width"]) == (8, 16)
 
 
 def scaled(folder):
-    """One weight, a fiftieth larger."""
+    """Multiply a weight by 1.02."""
     model = onnx.load(folder / MODEL)
     weight = next(t for t in model.graph.initializer if t.dims == [64, 192])
     values = onnx.numpy_helper.to_array(weight) * np.float32(1.02)
@@ -154,7 +165,7 @@ def scaled(folder):
 
 
 def exchanged(folder):
-    """Decomposed where it should be fused, and other names."""
+    """Replace the fused file by the decomposed one, and rename the input of the latter."""
     shutil.copy(folder / MODEL, folder / "onnx/model_fused.onnx")
     model = onnx.load(folder / MODEL)
     model.graph.input[0].name = "images"
@@ -164,7 +175,7 @@ def exchanged(folder):
 
 
 def reaching_out(folder):
-    """A tensor in a file outside of the model's folder."""
+    """Move a tensor to a file outside of the model's folder."""
     model = onnx.load(folder / MODEL)
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
@@ -174,24 +185,24 @@ def reaching_out(folder):
 
 
 @pytest.mark.parametrize(
-    ("change", "wanted"),
+    ("change", "expected"),
     [
         (scaled, {"fp32: golden"}),
         (exchanged, {"fused: fused", "fp32: signature", "fp32: golden"}),
         (reaching_out, {"fp32: graph"}),
     ],
 )
-def test_changed_files(change, wanted, folder, zoo):
-    """By digest, and then nothing of them is read; and by what is in them, all told at once."""
+def test_changed_files(change, expected, folder, zoo):
+    """Files with wrong digests are not read. With correct ones, all their faults are reported."""
     change(folder)
     unread = {"fp32: graph", "fused: graph"} if change is exchanged else {"fp32: graph"}
-    assert failed(folder) == unread | {"folder: files"}
-    listed(folder, complete=False)
-    assert failed(folder) == wanted | {"folder: manifest"}
-    assert zoo("verify", folder, code=1).out.count("FAILED") == len(wanted) + 2
+    assert failed_checks(folder) == unread | {"folder: files"}
+    rewrite_manifest(folder, complete=False)
+    assert failed_checks(folder) == expected | {"folder: manifest"}
+    assert zoo("verify", folder, code=1).out.count("FAILED") == len(expected) + 2
 
 
-def test_files_that_do_not_belong(folder):
+def test_unlisted_files_and_links(folder):
     (folder / ".cache").mkdir()
     (folder / ".cache/anything").touch()
     assert audit(folder).passed
@@ -199,7 +210,7 @@ def test_files_that_do_not_belong(folder):
     (folder / "LICENSE").rename(folder / ".licence")
     (folder / "LICENSE").symlink_to(".licence")
     os.mkfifo(folder / "onnx/pipe")
-    assert told(audit(folder)) == {
+    assert failures(audit(folder)) == {
         "folder: files": "LICENSE is reached through a symbolic link",
         "folder: nothing else": "'note\\n.txt' is not listed; LICENSE is a symbolic link; "
         "onnx/pipe is not listed",
@@ -207,52 +218,56 @@ def test_files_that_do_not_belong(folder):
 
 
 @pytest.mark.parametrize(("count", "last"), [(10, "9 is not listed"), (11, "1 more")])
-def test_ten_of_the_files_that_do_not_belong_are_named(folder, count, last):
+def test_ten_unlisted_files_are_named(folder, count, last):
     for number in range(count):
         (folder / f"{number:02}").touch()
-    said = told(audit(folder))["folder: nothing else"]
-    assert said.endswith(last) and said.count(" is not listed") == 10
+    detail = failures(audit(folder))["folder: nothing else"]
+    assert detail.endswith(last) and detail.count(" is not listed") == 10
 
 
 @pytest.mark.parametrize("name", ["golden.safetensors", MODEL])
 def test_damaged_files(folder, name):
-    """Cut, empty, or with bits turned where it says what the rest is: never more than a failure."""
+    """Files that are cut, empty or have flipped bits in their description only fail the checks."""
     path = folder / name
-    sound = path.read_bytes()
+    valid = path.read_bytes()
     # The names of nodes and operators lie before or after the weights.
-    where = sound.find(b"LayerNormalization") if name == MODEL else 0
-    damaged = [sound[: len(sound) // 2], b"", b"\xff" * 64 + sound]
+    start = valid.find(b"LayerNormalization") if name == MODEL else 0
+    damaged = [valid[: len(valid) // 2], b"", b"\xff" * 64 + valid]
     for spot in np.random.default_rng(0).integers(0, 400, 5):
-        data = bytearray(sound)
-        data[where + spot] ^= 1 << (spot % 8)
+        data = bytearray(valid)
+        data[start + spot] ^= 1 << (spot % 8)
         damaged.append(bytes(data))
     for number, data in enumerate(damaged):
         path.write_bytes(data)
-        assert "folder: files" in told(audit_network(folder / MODEL))
-        listed(folder)
+        assert "folder: files" in failures(audit_network(folder / MODEL))
+        rewrite_manifest(folder)
         report = audit_network(folder / MODEL)
         print_json(report_record(report))
-        cut = told(report).keys() & {"folder: golden numbers", "fp32: graph", "fp32: loads"}
-        assert cut or number > 2
+        failed_names = failures(report).keys() & {
+            "folder: golden numbers",
+            "fp32: graph",
+            "fp32: loads",
+        }
+        assert failed_names or number > 2
 
 
-def test_golden_numbers_of_something_else(folder):
+def test_wrong_golden_numbers(folder):
     path = folder / "golden.safetensors"
     arrays = load_file(path)
-    for changed in (
+    for changes in (
         {"pixel_values": arrays["pixel_values"][:, :2]},
         {"logits": arrays["logits"] * np.nan},
         {"logits": arrays["logits"][:, :5]},
         {"other": arrays["logits"]},
         {"pixel_values": arrays["pixel_values"].astype(np.float16)},
     ):
-        save_file({k: np.ascontiguousarray(v) for k, v in (arrays | changed).items()}, path)
-        listed(folder)
-        assert "fp32: golden" in failed(folder), changed
+        save_file({k: np.ascontiguousarray(v) for k, v in (arrays | changes).items()}, path)
+        rewrite_manifest(folder)
+        assert "fp32: golden" in failed_checks(folder), changes
 
 
-def doubling(depth, first):
-    """A model whose functions each call the one before twice; the first one calls `first`."""
+def parse_doubling_functions(depth, first):
+    """Return a model whose functions call the previous one twice. The first calls `first`."""
     bodies = [f"y = {first}(x)"] + [f"a = own.f{n}(x) y = own.f{n}(a)" for n in range(depth)]
     declared = '<domain: "own", opset_import: ["": 18, "own": 1]>'
     functions = (f"{declared} f{n}(x) => (y) {{ {body} }}" for n, body in enumerate(bodies))
@@ -262,11 +277,11 @@ def doubling(depth, first):
 
 @pytest.mark.parametrize("depth", [3, 40, 2000])
 @pytest.mark.parametrize("calls_itself", [False, True])
-def test_functions_that_become_a_great_many_nodes(depth, calls_itself, tmp_path):
-    model = doubling(depth, f"own.f{depth}" if calls_itself else "Identity")
+def test_functions_that_expand_to_many_nodes(depth, calls_itself, tmp_path):
+    model = parse_doubling_functions(depth, f"own.f{depth}" if calls_itself else "Identity")
     onnx.save(model, tmp_path / "model.onnx")
-    found, _ = read_graph(tmp_path / "model.onnx", [])
-    assert found.passed == (depth == 3 and not calls_itself)
+    finding, _ = read_graph(tmp_path / "model.onnx", [])
+    assert finding.passed == (depth == 3 and not calls_itself)
 
 
 ENTRY = zoo.info(folders.MODEL)
@@ -275,23 +290,24 @@ VARIANT = folders.manifest(folders.contents())["variants"]["fp32"] | {"files": l
 PIXELS = {"name": "pixel_values", "dtype": "float32", "shape": ["batch_size", 3, 32, 48]}
 
 
-def audited(file, weights=None):
-    """Checks by name: those of the files together, then those of the network."""
+def audit_file(file, weights=None):
+    """Audit an export. Return the report, and the findings about files and network by name."""
     report = audit_export(file, weights, CPU, LogProgress())
     (variant,) = report.variants
-    findings = {each.check: each for each in (*report.findings, *variant.findings)}
-    assert report.passed == all(each.passed for each in findings.values())
+    findings = {finding.check: finding for finding in (*report.findings, *variant.findings)}
+    assert report.passed == all(finding.passed for finding in findings.values())
     return report, findings
 
 
-def described(inputs=(PIXELS,), **changes):
-    """The manifest of one file with a sidecar."""
+def describe_export(inputs=(PIXELS,), **changes):
+    """Return the manifest of a file with a sidecar, with these changes."""
     variant = VARIANT | {"inputs": list(inputs)}
     content = folders.manifest(FILES, variants={"fp32": variant}, **changes)
     return parse_manifest(json.dumps(content).encode(), "the manifest")
 
 
-def shaped(*shape):
+def with_shape(*shape):
+    """Return the change of a manifest to this shape of the input."""
     return {"inputs": [PIXELS | {"shape": shape}]}
 
 
@@ -299,65 +315,68 @@ def shaped(*shape):
     "changes",
     [
         {"inputs": []},
-        shaped(),
-        shaped(0, 3),
+        with_shape(),
+        with_shape(0, 3),
         {"size": [33, 48]},
         {"layers": [13]},
         {"outputs": ["logits"]},
     ],
     ids=str,
 )
-def test_what_the_model_cannot_do_is_no_signature(changes):
+def test_impossible_signatures_are_refused(changes):
     with pytest.raises(BadFile, match="describes no export of dinov3_vits16"):
-        read_manifest_signature(described(**changes), ENTRY)
+        read_manifest_signature(describe_export(**changes), ENTRY)
 
 
-def test_an_export_whose_files_are_others(tmp_path):
+def test_renamed_and_changed_files_of_an_export(tmp_path):
     folders.write(tmp_path, FILES)
     for name in "ab":
-        (tmp_path / f"{name}.manifest.json").write_text(described().model_dump_json())
+        (tmp_path / f"{name}.manifest.json").write_text(describe_export().model_dump_json())
     with pytest.raises(BadFile, match="keep the names"):
         audit_export(tmp_path / "b.onnx", None, CPU, LogProgress())
     (tmp_path / "a.onnx_data").write_bytes(b"Tensors")
-    _, findings = audited(tmp_path / "a.onnx")
+    _, findings = audit_file(tmp_path / "a.onnx")
     assert findings["files"].detail == "a.onnx_data has another sha256"
     assert not findings["files"].passed
     assert not findings["graph"].passed and "not read" in findings["graph"].detail
 
 
-def test_a_network_of_the_users_own(tmp_path):
-    """Its checkpoint is theirs to name; without, all but JAX is checked, and that is said."""
+def test_custom_networks(tmp_path):
+    """The checkpoint of a custom network has to be given.
+
+    Without it, the other checks run, and a finding says that JAX was not compared.
+    """
     digits = zoo.from_pretrained("vit_digits")
     model = jax.tree.map(lambda leaf: leaf * 1.01, digits)
     file, checkpoint = tmp_path / "mine.onnx", tmp_path / "mine.eqx"
     zoo.to_onnx(model, file, size=8)
     eqx.tree_serialise_leaves(checkpoint, model)
-    report, findings = audited(file)
+    report, findings = audit_file(file)
     assert report.passed and "user's own" in findings["JAX"].detail
     assert report.variants[0].verification is None
-    report, _ = audited(file, str(checkpoint))
-    compared = report.variants[0].verification
-    assert report.passed and compared.measure == "max_rel"
-    assert {each.output for each in compared.comparisons} >= {"pooler_output", "logits"}
+    report, _ = audit_file(file, str(checkpoint))
+    verification = report.variants[0].verification
+    assert report.passed and verification.measure == "max_rel"
+    assert {row.output for row in verification.comparisons} >= {"pooler_output", "logits"}
     with pytest.raises(BadFile, match="other weights"):
-        audited(file, "auto")
-    # Nobody knows how a network was cut, so that the numbers cannot be compared again.
+        audit_file(file, "auto")
+    # A manifest does not record how a network was cut, so that it cannot be compared with JAX.
     cut = eqx.tree_at(lambda m: m.blocks, digits, digits.blocks[:3])
     zoo.to_onnx(cut, file, size=8, verify=False)
     eqx.tree_serialise_leaves(checkpoint, cut)
-    report, findings = audited(file)
+    report, findings = audit_file(file)
     assert report.passed and "not verified" in findings["JAX"].detail
     with pytest.raises(NotACheckpoint, match="not those of a model"):
-        audited(file, str(checkpoint))
+        audit_file(file, str(checkpoint))
 
 
 def test_weights_of_a_manifest():
-    def read(option=None, **weights):
-        return choose_weights(option, described(weights=weights), ENTRY, LogProgress())
+    def choose(option=None, **weights):
+        return choose_weights(option, describe_export(weights=weights), ENTRY, LogProgress())
 
-    assert read(kind="random", seed=7) == SeededWeights(7)
-    assert read("random", kind="random", seed=7) == SeededWeights(0)
+    assert choose(kind="random", seed=7) == SeededWeights(7)
+    assert choose("random", kind="random", seed=7) == SeededWeights(0)
     with pytest.raises(BadFile, match="names no checkpoint"):
-        read(kind="own")
+        choose(kind="own")
     with pytest.raises(WeightsNotFound, match=r"no nowhere\.pth in"):
-        read(kind="meta", name="nowhere.pth", sha256="0" * 64)
+        choose(kind="meta", name="nowhere.pth", sha256="0" * 64)

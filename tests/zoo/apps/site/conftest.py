@@ -1,4 +1,4 @@
-"""Built folders, npm's package, a site of them that is served, and a browser."""
+"""Fixtures of sites: built folders, packages of npm, a served site, and visits in a browser."""
 
 import base64
 import os
@@ -22,75 +22,79 @@ from zoo.data.digits.data import load_digits
 from zoo.images.pixel_values import pixel_values
 
 PICTURES = "vit_tiny_patch16_224"
-"""A backbone and a classifier that is quickly built."""
+"""A backbone with a classifier. It has random weights and is built quickly."""
 
 WORDS = "siglip_digits_dual"
-"""Both towers."""
+"""A network with a tower for pictures and one for texts."""
 
 BOXES = "boxes_digits"
-"""Its int8 is too far from JAX to be built."""
+"""A detector. Its int8 file is too inexact to be built."""
 
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
-    """Built folders of the trained models of digits, and of a random classifier of photographs."""
-    place = tmp_path_factory.getbasetemp()
-    # The workers of a run share them: who comes second finds them built.
-    place = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "built"
-    wanted = ("--variant", "fp32,int8", "--out", str(place), "--offline")
-    assert run_command(app, ["build", "vit_digits", *wanted]) == 0
-    assert run_command(app, ["build", "depth_digits", *wanted]) == 0
-    assert run_command(app, ["build", WORDS, *wanted]) == 0
-    assert run_command(app, ["build", BOXES, "--variant", "fp32", *wanted[2:]]) == 0
-    assert run_command(app, ["build", PICTURES, "--weights", "random", *wanted]) == 0
+    """Built folders of the trained models of digits and of a random classifier of photographs."""
+    out = tmp_path_factory.getbasetemp()
+    # The workers of pytest-xdist share the folders, which are built once.
+    out = (out.parent if "PYTEST_XDIST_WORKER" in os.environ else out) / "built"
+    options = ("--variant", "fp32,int8", "--out", str(out), "--offline")
+    assert run_command(app, ["build", "vit_digits", *options]) == 0
+    assert run_command(app, ["build", "depth_digits", *options]) == 0
+    assert run_command(app, ["build", WORDS, *options]) == 0
+    assert run_command(app, ["build", BOXES, "--variant", "fp32", *options[2:]]) == 0
+    assert run_command(app, ["build", PICTURES, "--weights", "random", *options]) == 0
     names = ("vit_digits", PICTURES, "depth_digits", WORDS, BOXES)
-    return [place / name for name in names]
+    return [out / name for name in names]
 
 
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory):
-    """onnxruntime-web and transformers.js, unpacked."""
-    place = tmp_path_factory.mktemp("package")
+    """A folder with onnxruntime-web and transformers.js.
+
+    The test is skipped if npm's registry cannot be reached.
+    """
+    folder = tmp_path_factory.mktemp("package")
     try:
         for package in (ONNXRUNTIME_WEB, TRANSFORMERS_JS):
-            write_package(package, None, place / "dist", place, LogProgress())
+            write_package(package, None, folder / "dist", folder, LogProgress())
     except ZooError as error:
         pytest.skip(f"npm gives no {package.name} here: {error}")
-    return place
+    return folder
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    """A folder of sixty pictures of digits, which are called by their numbers."""
-    place = tmp_path_factory.mktemp("pictures") / "digits"
-    place.mkdir()
+    """A folder of 60 pictures of digits, which are named by their row."""
+    folder = tmp_path_factory.mktemp("pictures") / "digits"
+    folder.mkdir()
     for row, image in enumerate(load_digits().images[:60]):
-        Image.fromarray(image).save(place / f"{row:02}.png")
-    return place
+        Image.fromarray(image).save(folder / f"{row:02}.png")
+    return folder
 
 
 @pytest.fixture(scope="session")
-def made(runtime, folders, digits, tmp_path_factory):
-    """The site, and what was said of it. A dataset of digits by one of the models is searched."""
-    place = tmp_path_factory.mktemp("www")
-    searched = embed(
-        [digits], model=folders[3], out=digits.parent / "d.lance", extra=("thumbnail",)
-    )
+def site(runtime, folders, digits, tmp_path_factory):
+    """The written site of all folders, with a page that searches a dataset of digits."""
+    root = tmp_path_factory.mktemp("www")
+    dataset = embed([digits], model=folders[3], out=digits.parent / "d.lance", extra=("thumbnail",))
     return write_site(
-        folders, place / "site", runtime, False, LogProgress(), runtime, searched.dataset
+        folders, root / "site", runtime, False, LogProgress(), runtime, dataset.dataset
     )
 
 
 @pytest.fixture(scope="session")
-def address(made):
-    """Where the site is served."""
-    with served(made.folder) as found:
-        yield found
+def address(site):
+    """The URL at which the site is served."""
+    with served(site.folder) as url:
+        yield url
 
 
 @dataclass
 class Visit:
-    """A page, and everything that must not have happened when the visit ends."""
+    """A page of a browser, and the address of the site.
+
+    `scheme` is 'light' or 'dark'.
+    """
 
     page: object
     address: str
@@ -98,90 +102,97 @@ class Visit:
     scheme: str
 
     def open(self, name="index.html"):
+        """Go to a page of the site and return the page of the browser."""
         self.page.goto(self.address + name)
         return self.page
 
-    def shoot(self, name, place=None):
-        """Keep a picture of the page, or of a part of it."""
+    def shoot(self, name, selector=None):
+        """Write a screenshot of the page, or of the element that a selector matches."""
         width = f"{self.page.viewport_size['width']}-{self.scheme}"
-        whole = {} if place else {"full_page": True}
-        target = self.page.locator(place) if place else self.page
-        target.screenshot(path=self.shots / f"{name}-{width}.png", **whole)
+        options = {} if selector else {"full_page": True}
+        target = self.page.locator(selector) if selector else self.page
+        target.screenshot(path=self.shots / f"{name}-{width}.png", **options)
 
 
 @pytest.fixture(scope="session")
 def shots(tmp_path_factory):
-    """Where pictures of pages are kept: `ZOO_SCREENSHOTS`, or a folder of pytest's."""
-    place = Path(os.environ.get("ZOO_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
-    place.mkdir(parents=True, exist_ok=True)
-    return place
+    """The folder of screenshots: `ZOO_SCREENSHOTS`, or a temporary folder."""
+    folder = Path(os.environ.get("ZOO_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
-STORED = """async () => [
+STORED_NAMES = """async () => [
     ...Object.keys(localStorage), ...Object.keys(sessionStorage), ...await caches.keys(),
     ...(await indexedDB.databases()).map(({ name }) => name),
 ]"""
 
 
-def good(response):
-    """Also that nothing has changed since a browser asked some seconds ago."""
+def is_success(response):
+    """Return whether a response is a success or '304 Not Modified'."""
     return response.ok or response.status == 304
 
 
 @pytest.fixture
 def visit(request, chromium, address, shots):
-    """A visit 1280 pixels wide in light colours, unless a test has it otherwise.
+    """A visit at a width of 1280 pixels in light colours, or with the test's width and scheme.
 
-    In the end: no error on the console, no answer but good ones, no request that left the site,
-    nothing stored.
+    Afterwards it is checked that the console has no errors, all responses are successes, no
+    request left the site, and the browser stored nothing.
     """
     width, scheme = getattr(request, "param", (1280, "light"))
     context = chromium.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=width < 600
     )
-    asked, wrong = [], []
-    context.on("request", lambda found: asked.append(found.url))
-    context.on("response", lambda found: good(found) or wrong.append(f"{found.status} {found.url}"))
-    context.on("console", lambda said: wrong.append(f"{said.type}: {said.text}"))
-    context.on("weberror", lambda found: wrong.append(str(found.error)))
+    urls, faults = [], []
+    context.on("request", lambda outgoing: urls.append(outgoing.url))
+    context.on(
+        "response",
+        lambda answer: is_success(answer) or faults.append(f"{answer.status} {answer.url}"),
+    )
+    context.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
+    context.on("weberror", lambda event: faults.append(str(event.error)))
     page = context.new_page()
     yield Visit(page, address, shots, scheme)
-    stored = page.evaluate(STORED) + context.cookies()
+    stored = page.evaluate(STORED_NAMES) + context.cookies()
     context.close()
-    assert wrong == [] and stored == []
-    assert asked and [url for url in asked if not url.startswith((address, "blob:"))] == []
+    assert faults == [] and stored == []
+    assert urls and [url for url in urls if not url.startswith((address, "blob:"))] == []
 
 
-def said(page, text):
+def wait_for_status(page, text):
+    """Wait until the status of the page contains a text."""
     page.locator("#status", has_text=text).wait_for(timeout=60_000)
 
 
-def nothing_is_in_the_way(page):
-    """Of people who see, hear or move otherwise, as far as axe-core can tell."""
+def assert_accessible(page):
+    """Assert that axe-core finds no barrier for people with disabilities."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
 
 
-def canvas_of(place):
-    """What a canvas shows, as a picture."""
-    address = place.evaluate("canvas => canvas.toDataURL()")
+def read_canvas(canvas):
+    """Return the content of a canvas as a picture."""
+    address = canvas.evaluate("canvas => canvas.toDataURL()")
     return Image.open(BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
 
 
-def pixels(page, caption):
-    """What a map shows: [rows, columns, 3]."""
-    return np.asarray(canvas_of(page.locator(f"canvas[aria-label='{caption}']")))
+def read_map(page, caption):
+    """Return the colours of the map with a caption: `[rows, columns, 3]`."""
+    return np.asarray(read_canvas(page.locator(f"canvas[aria-label='{caption}']")))
 
 
-def seen(page, how):
-    """`pixel_values` of the picture as the page has resized and cropped it."""
-    image = Image.fromarray(pixels(page, "What the model sees"))
-    return pixel_values([image], replace(how, resize=None, padded=False), image.size[::-1])
+def read_model_input(page, preprocessing):
+    """Return `pixel_values` of the picture as the page resized and cropped it."""
+    image = Image.fromarray(read_map(page, "What the model sees"))
+    return pixel_values(
+        [image], replace(preprocessing, resize=None, padded=False), image.size[::-1]
+    )
 
 
-def in_page(page, module, call, *arguments):
-    """What a function of the site's own modules gives."""
+def call_in_page(page, module, call, *arguments):
+    """Evaluate an expression with a module `m` of the site and the list `given` of arguments."""
     program = f"async (given) => {{ const m = await import('/assets/{module}'); return {call}; }}"
     return page.evaluate(program, arguments)

@@ -1,4 +1,4 @@
-"""Pages in a browser at the width of a phone, without a model and without the runtime."""
+"""The page of a search at the width of a phone, without a model and without the runtime."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ KEYS = ["holiday/2024-05-03_Musée_d'Orsay_in_the_morning.jpg", "b.jpg"]
 
 @pytest.fixture
 def page(tmp_path, chromium):
-    """The page of a search without thumbnails, as it is written."""
+    """The page of a search without thumbnails, rendered from its template."""
     search = {"pictures": None, "texts": None, "has_thumbnails": False, "keys": "keys.json"}
     entry, table = SimpleNamespace(name="vit"), SimpleNamespace(count=len(KEYS))
     searched = SimpleNamespace(
@@ -36,7 +36,7 @@ def page(tmp_path, chromium):
         shown.close()
 
 
-def test_an_empty_search_says_so_and_keys_break_at_their_marks(page):
+def test_empty_searches_and_line_breaks_in_keys(page):
     page.goto("search.html")
     label = page.locator("#found .label").first
     label.wait_for()

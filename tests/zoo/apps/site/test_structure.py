@@ -1,4 +1,4 @@
-"""The parts of a file: what repeats is told once, and everything is told."""
+"""The structure of a file: a repeated block is listed once with its number of repetitions."""
 
 from collections import Counter
 
@@ -24,13 +24,14 @@ FILES = {
     ),
     "two of a kind are no block": (3 * ["Conv", "Relu"], [(1, 3 * ["Conv", "Relu"])]),
 }
+"""The operators of a file, and the expected parts with the times that they repeat."""
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_structure(name, tmp_path):
-    operators, wanted = FILES[name]
+    operators, expected = FILES[name]
     steps = enumerate(operators)
     nodes = [make_node(kind, [f"v{i}"], [f"v{i + 1}"]) for i, kind in steps]
     onnx.save(make_model(make_graph(nodes, "g", [], [])), tmp_path / "g.onnx")
-    found = [(part.times, part.operators) for part in read_structure(tmp_path / "g.onnx")]
-    assert found == [(times, Counter(part)) for times, part in wanted]
+    parts = [(part.times, part.operators) for part in read_structure(tmp_path / "g.onnx")]
+    assert parts == [(times, Counter(part)) for times, part in expected]
