@@ -126,19 +126,19 @@ def write(counts: Mapping[str, Counts]) -> None:
 
 def differences(name: str, written: Counts, counted: Counts) -> list[str]:
     """Return one sentence for each number that differs."""
-    found = []
+    sentences = []
     for opset in OPSETS:
         old, new = (line.get(opset, line.get(ANY, {})) for line in (written, counted))
         if old.get("error") != new.get("error"):
-            found.append(f"{name} at {opset}: {old.get('error')} -> {new.get('error')}")
+            sentences.append(f"{name} at {opset}: {old.get('error')} -> {new.get('error')}")
         for kind in ("operators", "missed"):
             before, after = old.get(kind, {}), new.get(kind, {})
-            found += [
+            sentences += [
                 f"{name} at {opset}: {key}: {before.get(key, 0)} -> {after.get(key, 0)}"
                 for key in sorted({*before, *after})
                 if before.get(key, 0) != after.get(key, 0)
             ]
-    return found
+    return sentences
 
 
 def _update(chosen: Mapping[str, Convert], known: Iterable[str], resume: bool) -> None:
