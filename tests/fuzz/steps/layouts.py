@@ -1,4 +1,5 @@
-"""Operations on pictures in a row, of any order of axes, with what moves axes between them."""
+"""Steps with several operations on pictures, in any order of axes, with transpositions between
+them."""
 
 import math
 import re
@@ -12,7 +13,7 @@ from tests.fuzz.steps.registry import step
 from tests.fuzz.steps.transform import without
 
 Layer = Callable[[Draw, str, Spec], str]
-"""Writes an operation on an expression of this type."""
+"""A function that writes an operation on an expression of this type."""
 
 METHODS = (
     *("linear", "linear", "linear", "bilinear", "bilinear", "bilinear", "nearest", "nearest"),
@@ -21,25 +22,26 @@ METHODS = (
 LETTERS = "NCHWD"
 
 TRIES = 4
-"""How many operations are tried before there is none that fits."""
+"""The number of operations that are tried before a step is unfit."""
 
 
 def axis(d: Draw, spec: Spec) -> int:
-    found = d.integer(0, spec.rank - 1)
-    return found - spec.rank if d.chance(0.3) else found
+    """Draw an axis of a type, counted from either end."""
+    position = d.integer(0, spec.rank - 1)
+    return position - spec.rank if d.chance(0.3) else position
 
 
 def some(d: Draw, spec: Spec, most: int = 3) -> list[int]:
-    """One or more axes, mostly two."""
+    """Draw one or more axes, mostly two."""
     return d.rng.sample(range(spec.rank), min(d.choice(1, 2, 2, 3), most, spec.rank))
 
 
 def sizes(spec: Spec) -> list[int]:
-    """A shape of integers, none of which is zero."""
-    found = [n for n in spec.shape if isinstance(n, int) and n]
-    if len(found) < spec.rank:
+    """Return the shape. Raises `Unfit` if a size is zero or named."""
+    positive = [n for n in spec.shape if isinstance(n, int) and n]
+    if len(positive) < spec.rank:
         raise Unfit
-    return found
+    return positive
 
 
 def moved(d: Draw, x: str, spec: Spec) -> str:
@@ -69,7 +71,7 @@ def normalized_over(d: Draw, x: str, axes: int | tuple[int, ...]) -> str:
 
 
 def along(d: Draw, spec: Spec) -> str:
-    """A value of one axis, as it broadcasts."""
+    """Return a value with one axis of the type, in a shape that broadcasts."""
     chosen = d.integer(0, spec.rank - 1)
     index = ", ".join(":" if i == chosen else "None" for i in range(spec.rank))
     return f"{d.of((spec.shape[chosen],), spec.dtype)}[{index}]"
@@ -87,7 +89,7 @@ def activated(d: Draw, x: str, spec: Spec) -> str:
 
 
 def resized(d: Draw, x: str, spec: Spec) -> str:
-    """Along any axes, to larger or smaller sizes."""
+    """Resize along any axes, to larger or smaller sizes."""
     return resized_along(d, x, spec, some(d, spec))
 
 
@@ -100,7 +102,7 @@ def resized_along(d: Draw, x: str, spec: Spec, axes: Sequence[int]) -> str:
 
 
 def rescaled(d: Draw, x: str, spec: Spec) -> str:
-    """By the same formula with own scales and shifts."""
+    """Resize with drawn scales and shifts."""
     axes, old, new = some(d, spec), sizes(spec), sizes(spec)
     for i in axes:
         new[i] = d.integer(1, 7)
@@ -113,7 +115,7 @@ def rescaled(d: Draw, x: str, spec: Spec) -> str:
 
 
 def repeated(d: Draw, x: str, spec: Spec) -> str:
-    """Nearest neighbours, as people write them without a resize."""
+    """Repeat each element, as people write nearest-neighbour resizing by hand."""
     chosen, count = d.integer(0, spec.rank - 1), d.integer(2, 3)
     size = sizes(spec)[chosen]
     split = f"jnp.arange({size * count}) // {count}"
@@ -123,18 +125,18 @@ def repeated(d: Draw, x: str, spec: Spec) -> str:
 
 
 def sampled(d: Draw, x: str, spec: Spec) -> str:
-    """At coordinates that are given, which may lie outside."""
+    """Sample at coordinates that are inputs or weights, some of them out of range."""
     count = d.integer(2, 5)
-    places = ", ".join(
+    coordinates = ", ".join(
         f"{d.of((count,), spec.dtype)} * {d.choice('1', '2', '4')}" for _ in range(spec.rank)
     )
     mode = d.choice("constant", "constant", "nearest", "wrap", "mirror", "reflect")
-    call = f"jax.scipy.ndimage.map_coordinates({x}, [{places}], {d.choice(0, 1)}, {mode!r}"
+    call = f"jax.scipy.ndimage.map_coordinates({x}, [{coordinates}], {d.choice(0, 1)}, {mode!r}"
     return f"{call}{d.choice('', ', cval=2.0')})"
 
 
 def sampled_channels(d: Draw, x: str, spec: Spec) -> str:
-    """The two axes of each channel, at the same coordinates, as `grid_sample` does."""
+    """Sample two axes of each channel at the same coordinates, as `grid_sample` does."""
     if spec.rank < 3:
         raise Unfit
     axes = sorted(some(d, spec, 1))
@@ -157,7 +159,7 @@ def pooled(d: Draw, x: str, spec: Spec) -> str:
 
 
 def convolved(d: Draw, x: str, spec: Spec) -> str:
-    """Over all axes but two, which are the batch and the channels of an order that is drawn."""
+    """Convolve over all axes but two, which are batch and channels, in a drawn order of axes."""
     if not 3 <= spec.rank <= 5:
         raise Unfit
     letters = LETTERS[: spec.rank]
@@ -169,11 +171,11 @@ def convolved(d: Draw, x: str, spec: Spec) -> str:
     order = "".join(d.rng.sample("IO" + letters[2:], spec.rank))
     w = d.of(tuple(kernel[c] for c in order), spec.dtype)
     strides = tuple(d.choice(1, 1, 2) for _ in letters[2:])
-    more = d.choice("'SAME'", "'VALID'", str([(1, d.integer(0, 2))] * len(strides)))
+    padding = d.choice("'SAME'", "'VALID'", str([(1, d.integer(0, 2))] * len(strides)))
     if d.chance(0.15):
-        more = f"{[(1, 1)] * len(strides)}, lhs_dilation={(2,) * len(strides)}"
+        padding = f"{[(1, 1)] * len(strides)}, lhs_dilation={(2,) * len(strides)}"
     return (
-        f"lax.conv_general_dilated({x}, {w}, {strides}, {more}, "
+        f"lax.conv_general_dilated({x}, {w}, {strides}, {padding}, "
         f"dimension_numbers={(orders[0], order, orders[1])}, feature_group_count={groups})"
     )
 
@@ -187,7 +189,7 @@ def padded(d: Draw, x: str, spec: Spec) -> str:
 
 
 def gathered(d: Draw, x: str, spec: Spec) -> str:
-    """Positions along an axis, of weights or constants, or a slice."""
+    """Gather along an axis at positions that are weights or constants, or take a slice."""
     chosen = d.integer(0, spec.rank - 1)
     size = sizes(spec)[chosen]
     rows = [d.integer(0, size - 1) for _ in range(d.integer(1, 4))]
@@ -208,7 +210,7 @@ def reduced(d: Draw, x: str, spec: Spec) -> str:
 
 
 def regrouped(d: Draw, x: str, spec: Spec) -> str:
-    """Neighbouring axes merged, or one of them split."""
+    """Merge two neighbouring axes, or split one."""
     shape = sizes(spec)
     chosen = d.integer(0, spec.rank - 1)
     if shape[chosen] % 2 == 0 and spec.rank < 5:
@@ -227,12 +229,12 @@ PLAIN: dict[Layer, int] = {
 
 
 def layered(d: Draw, x: str, spec: Spec) -> str:
-    """One operation."""
+    """Write one operation of `PLAIN`."""
     return d.rng.choices(list(PLAIN), list(PLAIN.values()))[0](d, x, spec)
 
 
 def batched(d: Draw, x: str, spec: Spec) -> str:
-    """One operation over an axis that it does not see."""
+    """Write one operation under `vmap` over one of the axes."""
     if spec.rank < 2:
         raise Unfit
     chosen = d.integer(0, spec.rank - 1)
@@ -241,11 +243,12 @@ def batched(d: Draw, x: str, spec: Spec) -> str:
 
 
 def either(*layers: Layer) -> Layer:
+    """Return a layer that draws one of these layers."""
     return lambda d, x, spec: d.rng.choice(layers)(d, x, spec)
 
 
 def chained(d: Draw, x: str, layers: Iterable[Layer]) -> str:
-    """Operations on a value, one after the other; each has some tries until one fits."""
+    """Write operations on a value, one after the other. Each operation has several tries."""
     text, spec = x, d.pool[x]
     for layer in layers:
         text, spec = fitting(d, layer, text, spec)
@@ -253,20 +256,21 @@ def chained(d: Draw, x: str, layers: Iterable[Layer]) -> str:
 
 
 def fitting(d: Draw, layer: Layer, text: str, spec: Spec) -> tuple[str, Spec]:
-    """The expression with an operation on it, and its type."""
-    name = f"a{d.whole.number()}"
-    d.whole.structs[name] = spec.struct(d.whole.scope)
+    """Return the expression with an operation on it, and its type."""
+    name = f"a{d.state.number()}"
+    d.state.structs[name] = spec.struct(d.state.scope)
     for _ in range(TRIES):
         with suppress(Unfit, *IN_JAX):
             line = layer(d, name, spec)
-            (found,) = d.typed(line)[1]
-            sizes(found)
-            return line.replace(name, text), found
+            (result,) = d.typed(line)[1]
+            sizes(result)
+            return line.replace(name, text), result
     raise Unfit
 
 
 def picture(d: Draw) -> str:
-    """A value of several axes; hardly any program comes to four of them by itself."""
+    """Return a value of three to five axes. Programs rarely have one with four, so it is mostly
+    new."""
     if d.chance(0.3):
         with suppress(Unfit):
             return d.floating(3, 5, static=True)
@@ -283,7 +287,8 @@ def layout_chain(d: Draw) -> str:
 
 @step(2)
 def resize_between_layouts(d: Draw) -> str:
-    """A resize after something that wants an order of axes, and another order after it."""
+    """Resize between an operation that needs an order of axes and another that needs another
+    order."""
     before = either(moved, moved, normalized, convolved, pooled, shifted)
     after = either(moved, moved, moved, normalized, convolved, pooled, gathered)
     return chained(d, picture(d), [before, resized, after])
@@ -291,7 +296,7 @@ def resize_between_layouts(d: Draw) -> str:
 
 @step(3)
 def resize_of_what_is_normalized(d: Draw) -> str:
-    """Along the very axis that the norm wants to be the last one, then in another order."""
+    """Normalize along an axis, resize this axis, and transpose."""
     x = d.fresh(tuple(d.choice(2, 3, 4, 5) for _ in range(d.choice(3, 4, 4, 4))), "float32")
     chosen, other = d.rng.sample(range(d.pool[x].rank), 2)
 
