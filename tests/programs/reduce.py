@@ -11,7 +11,7 @@ from tests.conformance import DEFAULT, JUDGES, Case
 CUBE = (3, 4, 5)
 INTS = (CUBE, np.int32)
 BOOLS = (CUBE, np.bool_)
-DIFFERENT = (17, 18)  # axes are an attribute, then an input
+DIFFERENT = (17, 18)  # opset 17 has the axes as an attribute, opset 18 as an input
 NAN, INF = np.nan, np.inf
 WITH_NAN = np.array([[1, NAN, INF, -INF, NAN, 0, -1], [2, 2, 1, -0.0, 0.0, 2, 1]], np.float32)
 INFINITE = np.array([[-INF, -INF, -INF], [2, INF, 1], [-INF, 3, 1]], np.float32)

@@ -44,7 +44,7 @@ CONVOLUTIONS = [
         (IMAGE, (6, 2, 3, 2)), tolerance=4, tags=DEFAULT),
 ]  # fmt: skip
 
-# For these ONNX Runtime has no operator.
+# ONNX Runtime has no kernel of `Conv` for the dtypes of these programs.
 FORMS = {
     "grouped": lambda x, w: conv(
         x, w, (2, 1), ((1, 2), (-1, 3)), (1, 1), (2, 1), feature_group_count=2
@@ -77,7 +77,7 @@ LAYERS = [
 
 
 def total(x):
-    """Of windows that reach over one end by more than over the other."""
+    """Sum over windows that extend over one end of an axis by more than over the other."""
     pads = ((0, 0), (0, 0), (0, 1), (2, 1))
     return lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 3), (1, 1, 3, 2), pads)
 
