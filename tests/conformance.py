@@ -153,21 +153,21 @@ def _pairs(array: Any) -> Any:
     return jnp.stack([array.real, array.imag], -1) if jnp.iscomplexobj(array) else array
 
 
-def assert_close(actual: Any, wanted: Any, tolerance: float = 1.0, what: str = "") -> None:
+def assert_close(actual: Any, expected: Any, tolerance: float = 1.0, name: str = "") -> None:
     """Assert that integers and booleans are equal, and that floats agree within ``tolerance`` times
-    the dtype's tolerance. NaN and infinities must be at the same positions. ``what`` names the
+    the dtype's tolerance. NaN and infinities must be at the same positions. ``name`` names the
     array in the message."""
-    actual, wanted = np.asarray(actual), np.asarray(wanted)
-    assert actual.dtype == wanted.dtype, f"{what}: {actual.dtype}, not {wanted.dtype}"
-    assert actual.shape == wanted.shape, f"{what}: {actual.shape}, not {wanted.shape}"
-    if wanted.dtype.kind in "biu":
-        np.testing.assert_array_equal(actual, wanted, err_msg=what)
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.dtype == expected.dtype, f"{name}: {actual.dtype}, not {expected.dtype}"
+    assert actual.shape == expected.shape, f"{name}: {actual.shape}, not {expected.shape}"
+    if expected.dtype.kind in "biu":
+        np.testing.assert_array_equal(actual, expected, err_msg=name)
         return
-    unit = TOLERANCE[wanted.dtype.name] * tolerance
-    actual, wanted = (a.astype(np.float64) for a in (actual, wanted))
-    finite = wanted[np.isfinite(wanted)]
+    unit = TOLERANCE[expected.dtype.name] * tolerance
+    actual, expected = (a.astype(np.float64) for a in (actual, expected))
+    finite = expected[np.isfinite(expected)]
     scale = max(1.0, float(np.abs(finite).max(initial=0)))
-    np.testing.assert_allclose(actual, wanted, rtol=unit, atol=unit * scale, err_msg=what)
+    np.testing.assert_allclose(actual, expected, rtol=unit, atol=unit * scale, err_msg=name)
 
 
 def inputs(specs: Sequence[Spec]) -> list[np.ndarray]:

@@ -1,5 +1,5 @@
-"""What the package does with users' fine-tuned checkpoints, by network, way of saving and head.
-`python -m tests.fine_tuned` writes the tables of `docs/how-to/own-checkpoints.md`.
+"""Outcomes of users' fine-tuned checkpoints, by network, way of saving and head. `python -m
+tests.fine_tuned` writes the tables of `docs/how-to/own-checkpoints.md`.
 
 `tests/zoo/checkpoints/test_fine_tuned.py` compares each row with what the package does.
 """
@@ -113,8 +113,8 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A network with a head, and how both are saved. `told` says whether `global_pool` is in the
-    config.json in the same folder."""
+    """A network with a head, and how both are saved. `told` says whether `global_pool` is in
+    the config.json in the same folder."""
 
     family: str
     way: str
@@ -123,8 +123,8 @@ class Case:
     told: bool
 
     def __str__(self) -> str:
-        told = "told" if self.told else "not told"
-        return f"{self.family}, {self.way}, {self.head} ({self.name}), {told}"
+        pool = "told" if self.told else "not told"
+        return f"{self.family}, {self.way}, {self.head} ({self.name}), {pool}"
 
     @property
     def vector(self) -> str:
@@ -150,7 +150,8 @@ class Case:
 
     @property
     def outcome(self) -> Outcome:
-        """What the package does with the checkpoint."""
+        """The outcome: the checkpoint is read, the user is asked for `global_pool`, or it is
+        refused."""
         if self.head not in LINEAR_HEADS:
             return "refused"
         if not self.vector:
@@ -208,11 +209,11 @@ WORDS = {
 
 def rows() -> Iterator[tuple[str, ...]]:
     """Yield the head, the networks and the outcome in words, over all ways of saving."""
-    untold = [case for case in cases() if not case.told]
+    without_pool = [case for case in cases() if not case.told]
     for head in HEADS:
         families: dict[str, list[str]] = {}
         for family in FAMILIES:
-            outcomes = {c.outcome for c in untold if (c.head, c.family) == (head, family)}
+            outcomes = {c.outcome for c in without_pool if (c.head, c.family) == (head, family)}
             for outcome in sorted(outcomes):
                 families.setdefault(WORDS[outcome], []).append(family)
         for words, names in families.items():

@@ -99,8 +99,8 @@ def make(name: str, row: Row, folder: Path) -> Path:
     pins = venv / "pins.txt"
     project = [str(ROOT / "pyproject.toml"), "--extra", "cpu", "-p", row.python, "-q"]
     _run("uv", "pip", "compile", *resolution, *project, "-o", pins)
-    kept = pins.read_text() if row.lowest else ""
-    (venv / "requirements.txt").write_text("\n".join((kept, *row.pins, *TOOLS, "onnxruntime")))
+    pinned = pins.read_text() if row.lowest else ""
+    (venv / "requirements.txt").write_text("\n".join((pinned, *row.pins, *TOOLS, "onnxruntime")))
     fresh = ("--reinstall-package", "jax-onnx-zoo", "--refresh-package", "jax-onnx-zoo")
     requirements = venv / "requirements.txt"
     _run("uv", "pip", "install", "-q", *fresh, "--python", python, "-r", requirements, ROOT)
@@ -185,10 +185,10 @@ def results(lines: dict[str, str]) -> Iterator[str]:
 
 def write(heading: str, lines: Iterator[str]) -> None:
     """Replace the table under a heading of the page."""
-    begin, end = f"<!-- {heading}: written by tests/floors.py -->", f"<!-- end of {heading} -->"
+    start, end = f"<!-- {heading}: written by tests/floors.py -->", f"<!-- end of {heading} -->"
     table = "\n".join(lines)
-    before, after = PAGE.read_text().split(begin)
-    PAGE.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after.split(end, 1)[1]}")
+    before, after = PAGE.read_text().split(start)
+    PAGE.write_text(f"{before}{start}\n\n{table}\n\n{end}{after.split(end, 1)[1]}")
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 LONGEST = 240
 """The seconds that a cell may take on a busy machine."""
 
-MANY = 10_000
+MAX_COLOURS = 10_000
 """The largest number of colours of a diagram, shades of its letters included."""
 
 BUSY = re.compile(r"^[^\n]*the machine was busy[^\n]*\n?", re.MULTILINE)
@@ -60,11 +60,11 @@ def run_notebook(notebook: NotebookNode, folder: Path) -> NotebookNode:
     for cell in notebook.cells:
         cell.metadata = {key: value for key, value in cell.metadata.items() if key == "tags"}
         if cell.cell_type == "code":
-            cell.outputs = merged(cell.outputs)
+            cell.outputs = merge(cell.outputs)
     return notebook
 
 
-def merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
+def merge(outputs: list[NotebookNode]) -> list[NotebookNode]:
     """Join adjacent texts of one stream, and reduce pictures to 256 colours.
 
     A progress bar that was shown below a cell and was cleared is left out.
@@ -87,13 +87,13 @@ def small(output: NotebookNode) -> NotebookNode:
     """Reduce a diagram to 256 colours, a third of its bytes. A photograph keeps its colours."""
     if picture := output.get("data", {}).get("image/png"):
         image = Image.open(BytesIO(b64decode(picture))).convert("RGB")
-        if image.getcolors(MANY):
+        if image.getcolors(MAX_COLOURS):
             image.quantize(256).save(buffer := BytesIO(), "PNG", optimize=True)
             output.data["image/png"] = b64encode(buffer.getvalue()).decode()
     return output
 
 
-def told(cell: NotebookNode) -> dict[str, str]:
+def outputs_of(cell: NotebookNode) -> dict[str, str]:
     """Return the text that a cell prints by stream, and a mark for each picture that it shows.
 
     In a cell that is tagged `varies`, numbers depend on the machine and the moment, so they are

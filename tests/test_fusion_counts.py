@@ -12,8 +12,8 @@ VERSION, WRITTEN = read()
 PROGRAMS = programs()
 NAMES = [name for name in PROGRAMS if name in WRITTEN]
 
-EVERY = 90
-"""The default tests compare every 90th program, the full tier all of them."""
+STRIDE = 90
+"""The default tests compare one program in STRIDE, the full tier all of them."""
 
 CHUNK = 100
 """Number of programs in one test of the full tier."""
@@ -36,7 +36,7 @@ def assert_same(names: list[str]) -> None:
 
 @written
 def test_a_sample_of_programs_has_the_counts_of_the_file():
-    assert_same(NAMES[::EVERY])
+    assert_same(NAMES[::STRIDE])
 
 
 @written

@@ -69,13 +69,13 @@ def test_running_a_notebook_again_gives_the_stored_outputs(path, tmp_path):
     pytest.importorskip("nbclient", reason="notebooks need the extra [notebooks]")
     import nbformat
 
-    from tests.notebooks import run, told
+    from tests.notebooks import outputs_of, run
 
     stored = nbformat.read(path, as_version=4)
     rerun = run(path, tmp_path)
     for stored_cell, new_cell in zip(stored.cells, rerun.cells, strict=True):
         if stored_cell.cell_type == "code":
-            assert told(new_cell) == told(stored_cell), stored_cell.source
+            assert outputs_of(new_cell) == outputs_of(stored_cell), stored_cell.source
 
 
 def test_progress_is_not_stored_as_an_error(tmp_path):

@@ -1,5 +1,5 @@
-"""What is published: the archive of sources, the wheel that pip builds from it, and the metadata of
-both."""
+"""The published archive of sources and the wheel that pip builds from it work, and the package
+states its dependencies and its version."""
 
 import json
 import subprocess

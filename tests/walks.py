@@ -27,7 +27,7 @@ from zoo.cli.console import run_command
 from zoo.images.photograph import photograph
 
 ROOT = Path(__file__).parents[1]
-OWN = ("zoo/", "weights/")
+COUNTED = ("zoo/", "weights/")
 HIDDEN = ("converter/", "zoo/architectures/")
 DESCRIBED = ("architecture.py", "entry.py", "kinds.py")
 """Modules of `zoo/architectures` that hold no network."""
@@ -77,7 +77,7 @@ class Walk:
         """Record a call. Return the file of the innermost counted function."""
         if caller is None or code.co_name == "<module>":
             return None
-        file = own_file(code)
+        file = counted_file(code)
         if file == "":
             return caller
         if file is not None:
@@ -88,7 +88,7 @@ class Walk:
         return file
 
 
-def own_file(code: CodeType) -> str | None:
+def counted_file(code: CodeType) -> str | None:
     """Return the path of a function's file; None if it is hidden, empty if of another library."""
     path = Path(code.co_filename)
     if not path.is_relative_to(ROOT):
@@ -96,7 +96,7 @@ def own_file(code: CodeType) -> str | None:
     name = path.relative_to(ROOT).as_posix()
     if name.startswith(HIDDEN) and path.name not in DESCRIBED:
         return None
-    return name if name.startswith(OWN) else ""
+    return name if name.startswith(COUNTED) else ""
 
 
 @contextmanager
@@ -104,12 +104,12 @@ def walking() -> Generator[Walk]:
     """Record the walk of this thread and of those that start while the block runs."""
     walk = Walk()
 
-    def begin(frame: FrameType, event: str, argument: Any) -> None:
+    def start_thread(frame: FrameType, event: str, argument: Any) -> None:
         follow = walk.thread()
         sys.setprofile(follow)
         follow(frame, event, argument)
 
-    threading.setprofile(begin)
+    threading.setprofile(start_thread)
     sys.setprofile(walk.thread())
     try:
         yield walk

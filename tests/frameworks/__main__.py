@@ -23,9 +23,9 @@ def section(framework: Framework) -> str:
     lines = [f"## {framework.title}", "", needs, f"```python{example(framework.title)}```", ""]
     lines += ["| layer | operators |", "|---|---|"]
     lines += [line(row, row.convert()[1]) for row in framework.rows()]
-    if left := framework.left():
+    if excluded := framework.excluded():
         lines += ["", "Not here:", ""]
-        lines += [f"- `{name}`: {reason}" for name, reason in left.items()]
+        lines += [f"- `{name}`: {reason}" for name, reason in excluded.items()]
     return "\n".join(lines)
 
 

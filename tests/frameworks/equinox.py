@@ -123,10 +123,11 @@ ROWS = [
     Row("GRUCell", of(nn.GRUCell, 8, 6), (("B", 8), ("B", 6))),
     Row("GRUCell, over time", over_time(nn.GRUCell), SEQUENCE),
 ]  # fmt: skip
-LEFT = {
+EXCLUDED = {
     "StateIndex": "where a layer keeps its state: it computes nothing",
     "StatefulLayer": "the base of layers with state",
 }
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

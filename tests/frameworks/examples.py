@@ -35,9 +35,9 @@ class Framework:
     def rows(self) -> Sequence[Row]:
         return self.module.ROWS
 
-    def left(self) -> Mapping[str, str]:
+    def excluded(self) -> Mapping[str, str]:
         """Return the public layers without a row, with the reason."""
-        return self.module.LEFT if self.listed else {}
+        return self.module.EXCLUDED if self.listed else {}
 
 
 FRAMEWORKS = (

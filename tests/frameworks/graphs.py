@@ -75,10 +75,11 @@ ROWS = [
         "segment_min_or_constant")),
 ]  # fmt: skip
 
-LEFT = {
+EXCLUDED = {
     "GraphNetGAT": "GraphNetwork with a function in place of its sums, as GAT has one",
     "partition_softmax": "segment_softmax of ids that it makes from counts",
 }
+"""Public layers without a row, with the reason."""
 LAYERS = (
     *("GraphNetwork", "InteractionNetwork", "RelationNetwork", "DeepSets", "GraphMapFeatures"),
     *("GraphConvolution", "GAT", "GraphNetGAT"),

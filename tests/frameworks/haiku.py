@@ -126,13 +126,14 @@ ROWS = [
 ]  # fmt: skip
 
 TREE = "changes parameters between training steps: it is no layer"
-LEFT = {
+EXCLUDED = {
     "RNNCore": "the base of all cores",
     "EMAParamsTree": TREE,
     "SNParamsTree": TREE,
     "nets.ResNet": "the base of all ResNets",
     **{f"nets.ResNet{blocks}": "a ResNet of more blocks" for blocks in (34, 101, 152, 200)},
 }
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

@@ -188,7 +188,7 @@ PREPROCESSING = [
 
 ROWS = [*LAYERS, *SEQUENCES, *PREPROCESSING]
 WORDS = ("HashedCrossing", "Hashing", "IntegerLookup", "StringLookup", "TextVectorization")
-LEFT = {
+EXCLUDED = {
     "Equalization": "Keras itself cannot put it into a model of named batch",
     "MelSpectrogram": "to come with complex numbers",
     **dict.fromkeys(("Layer", "Wrapper"), "a base of other layers"),
@@ -200,6 +200,7 @@ LEFT = {
     "FlaxLayer": "asks for tensorflow, to trace with; a Linen module converts by itself",
     **dict.fromkeys(("TFSMLayer", "TorchModuleWrapper"), "holds a module of another framework"),
 }
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

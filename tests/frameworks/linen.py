@@ -112,11 +112,12 @@ ROWS = [
 ]  # fmt: skip
 
 EIGHT = "8-bit products of training, in float8 types that ONNX Runtime's kernels do not take"
-LEFT = {
+EXCLUDED = {
     "RNNCellBase": "the base of all cells",
     **dict.fromkeys(("Fp8DirectDotGeneralOp", "Fp8DotGeneralOp", "Fp8Einsum"), EIGHT),
     "NANOOFp8DotGeneralOp": EIGHT,
 }
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

@@ -135,7 +135,8 @@ ROWS = [
     Row("Module, its gradient", nnx_(lambda rngs: nnx.Linear(4, 5, rngs=rngs),
         lambda m, x: nnx.grad(lambda m: jnp.sum(m(x) ** 2))(m))),
 ]  # fmt: skip
-LEFT = {"RNNCellBase": "the base of all cells"}
+EXCLUDED = {"RNNCellBase": "the base of all cells"}
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

@@ -54,7 +54,7 @@ def test_a_layer_converts_to_the_operators_on_the_page(framework, row):
 def test_every_layer_has_a_row_or_a_reason(framework):
     """The tables have a row or a reason for every public layer of a framework, and the page has the
     same rows and reasons."""
-    rows, reasons = framework.rows(), framework.left()
+    rows, reasons = framework.rows(), framework.excluded()
     shown = {row.layer for row in rows}
     assert framework.usual <= {row.name for row in rows}
     assert not shown & reasons.keys()

@@ -250,7 +250,7 @@ class Draw:
                 for name in set(table) - previous:
                     del table[name]
             return False
-        TAKEN[maker.__name__] += 1
+        STEP_COUNTS[maker.__name__] += 1
         self.steps.append(Step(names, text, tuple(self.bodies)))
         for name, spec in zip(names, specs, strict=True):
             self.add(name, spec)
@@ -278,7 +278,7 @@ class Draw:
 
 ALL = {*DTYPES, *WIDE}
 
-TAKEN: Counter[str] = Counter()
+STEP_COUNTS: Counter[str] = Counter()
 """The number of times that each kind of step was added. A test checks that each is drawn."""
 
 

@@ -176,11 +176,11 @@ def _compared(program: Program, export: converter.Export, reference: Callable[..
     for first in {d.sample: d for d in reversed(verdict.differences)}.values():
         excuses.append(_excuse(program, export, first))
         if not excuses[-1]:
-            return _wrong(program, export, first, verdict)
+            return _unexcused(program, export, first, verdict)
     return Outcome(excuses[-1])
 
 
-def _wrong(
+def _unexcused(
     program: Program,
     export: converter.Export,
     first: converter.Difference,

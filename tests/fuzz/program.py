@@ -222,7 +222,9 @@ def live(program: Program) -> Program:
 
 
 def _live(steps: Sequence[Step], used: set[str]) -> tuple[Step, ...]:
-    kept: list[Step] = []
+    """Return the steps whose results are in ``used`` or are read by such steps. Adds the names that
+    they read to ``used``."""
+    live_steps: list[Step] = []
     for step in reversed(steps):
         if used & set(step.names):
             bodies = tuple(
@@ -230,5 +232,5 @@ def _live(steps: Sequence[Step], used: set[str]) -> tuple[Step, ...]:
             )
             step = replace(step, bodies=bodies)
             used |= reads(step)
-            kept.append(step)
-    return tuple(reversed(kept))
+            live_steps.append(step)
+    return tuple(reversed(live_steps))

@@ -20,7 +20,7 @@ from tests.fuzz.program import Program, executed, parameters, source
 
 CALL = re.compile(r"\blax\.(cond|switch|while_loop|fori_loop)\(")
 
-Taken = tuple[int, int]
+Branch = tuple[int, int]
 """The number of a call in the source, and that of one of its branches."""
 
 
@@ -28,8 +28,8 @@ class Watch:
     """Functions in place of `lax`'s that record the branches that run."""
 
     def __init__(self) -> None:
-        self.known: set[Taken] = set()
-        self.taken: set[Taken] = set()
+        self.known: set[Branch] = set()
+        self.taken: set[Branch] = set()
 
     def _note(self, call: int, index: Any) -> None:
         self.taken |= {(call, int(i)) for i in np.unique(index)}

@@ -32,9 +32,11 @@ def shrink(program: Program, outcome: Outcome, judged: Judge = judge) -> Program
     replaceable = [name for name in results if _is_input(known[name])]
 
     def smaller(choice: tuple[str, list[bool], list[bool]]) -> Program:
-        output, kept, keep_settings = choice
+        output, keep_results, keep_settings = choice
         table = {
-            n: f"x{n[1:]}0" for n, is_kept in zip(replaceable, kept, strict=True) if not is_kept
+            n: f"x{n[1:]}0"
+            for n, is_kept in zip(replaceable, keep_results, strict=True)
+            if not is_kept
         }
         inputs = {**program.inputs, **{new: known[old] for old, new in table.items()}}
         steps = renamed(program.steps, table)

@@ -42,10 +42,10 @@ def test_programs(indices, seed, steps, least_right):
 
 @pytest.mark.full
 def test_every_kind_of_step_is_drawn():
-    drawing.TAKEN.clear()
+    drawing.STEP_COUNTS.clear()
     for i in range(1000):
         draw(f"steps/{i}", Limits((4, 8)))
-    assert not [maker.__name__ for maker in STEPS if not drawing.TAKEN[maker.__name__]]
+    assert not [maker.__name__ for maker in STEPS if not drawing.STEP_COUNTS[maker.__name__]]
 
 
 def one_step(text: str, shape: tuple[int | str, ...] = (3,)) -> Program:

@@ -100,12 +100,14 @@ def narrow(dtype, opset):
     """Return attention with a mask in a half precision. The node computes in float32: float16 has
     no number that absorbs all scores, and runtimes have no kernels of bfloat16."""
     operands = [normal(*shape, dtype=dtype, size=2.0) for shape in SHAPES]
-    change = attend(lambda s, m: jnp.where(m, s, jnp.finfo(s.dtype).min))
-    return Case(f"mask of {np.dtype(dtype)} {opset}", change, [*operands, VISIBLE], (opset,), ONE,
+    fn = attend(lambda s, m: jnp.where(m, s, jnp.finfo(s.dtype).min))
+    return Case(f"mask of {np.dtype(dtype)} {opset}", fn, [*operands, VISIBLE], (opset,), ONE,
                 tolerance=2, tags=DEFAULT)  # fmt: skip
 
 
-NARROW = [narrow(*each) for each in ((np.float16, 23), (jnp.bfloat16, 23), (jnp.bfloat16, 25))]
+NARROW = [
+    narrow(*arguments) for arguments in ((np.float16, 23), (jnp.bfloat16, 23), (jnp.bfloat16, 25))
+]
 
 # --------------------------------------------------------------------------- heads that share keys
 

@@ -172,7 +172,7 @@ def transposed(groups):
 
 # ------------------------------------------------------------------------ norms of what is there
 
-SCALE, SIX, PLACE = drawn(6) + 1.5, stats(6), drawn(7)
+SCALE, SIX, POSITION_SCALE = drawn(6) + 1.5, stats(6), drawn(7)
 LAST, FIRST = (2, 5, 7, 6), (2, 6, 5, 7)
 
 
@@ -223,7 +223,7 @@ def tiled_statistics(x):
 def scaled_by_place(x):
     """Scale by a vector of the size of another axis."""
     y = (x - x.mean((2, 3), keepdims=True)) * lax.rsqrt(x.var((2, 3), keepdims=True) + 1e-3)
-    return y * PLACE
+    return y * POSITION_SCALE
 
 
 def known_of_another(p, x):

@@ -108,7 +108,7 @@ def turned_in_a_loop(x, carry):
     return jax.lax.scan(step, carry, x)
 
 
-TURNED = [
+TRANSPOSED = [
     *(turned_and_converted(dtype, order, axes) for dtype in (np.int32, np.bool_, np.float16)
       for order in ((1, 0, 2), (1, 2, 0), (2, 0, 1)) for axes in (1, 2, 4)),
     Case("turned in a loop", turned_in_a_loop,
@@ -157,5 +157,5 @@ def of_halves(case: Case) -> Case:
 PROGRAMS = [
     *(Case(f.__name__, f, (ALL,), ops={**NONE, **n}, tags=DEFAULT) for f, n in PARTS.items()),
     *(Case(c.name, c.fn, (NAMED,), ops={**NONE, **c.ops}, tags=DEFAULT) for c in INDEXED),
-    *(*VECTORS, *PRODUCTS, *map(of_halves, PRODUCTS), *TURNED, *SPLIT),
+    *(*VECTORS, *PRODUCTS, *map(of_halves, PRODUCTS), *TRANSPOSED, *SPLIT),
 ]

@@ -158,7 +158,7 @@ def gelu(inner=1.0, half=0.5, one=1.0, cubic=1.0):
     return lambda x, y: half * x * (one + jnp.tanh(root * (x + cube * x**3)))
 
 
-def spread(x, other=1.0, average=1.0, twice=False):
+def norm_of_products(x, other=1.0, average=1.0, twice=False):
     """Normalize by x * s - mean * s as Keras does, with a factor in one product only."""
     inverse = lax.rsqrt(x.var(1, keepdims=True) + 1e-3)
     scaled = x * inverse * inverse if twice else x * inverse
@@ -197,10 +197,10 @@ GROUPS = {
         "plain square": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(x**2) + 1e-3),
         "other": lambda x, y: (y - mean(x)) * lax.rsqrt(x.var(1)[:, None] + 1e-3),
         "power": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(abs(x - mean(x)) ** 3) + 1e-3),
-        "other scale": lambda x, y: spread(x, other=1.25),
-        "half the mean": lambda x, y: spread(x, average=0.5),
-        "other average": lambda x, y: spread(x, average=-1.0),
-        "inverse twice": lambda x, y: spread(x, twice=True),
+        "other scale": lambda x, y: norm_of_products(x, other=1.25),
+        "half the mean": lambda x, y: norm_of_products(x, average=0.5),
+        "other average": lambda x, y: norm_of_products(x, average=-1.0),
+        "inverse twice": lambda x, y: norm_of_products(x, twice=True),
         "root mean square of another": lambda x, y: y * lax.rsqrt(mean(x**2) + 1e-3),
         "root mean cube": lambda x, y: x * lax.rsqrt(mean(abs(x) ** 3) + 1e-3),
         "root of another count": lambda x, y: x * lax.rsqrt((x**2).sum(1)[:, None] / 7 + 1e-3),

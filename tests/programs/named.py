@@ -14,8 +14,8 @@ from tests.conformance import SAMPLES, Case
 KERNEL = np.random.default_rng(0).standard_normal((4, 2, 3, 3)).astype(np.float32)
 
 
-def conv(x, padding="SAME", strides=(1, 1), **more):
-    return lax.conv_general_dilated(x, KERNEL, strides, padding, **more)
+def conv(x, padding="SAME", strides=(1, 1), **options):
+    return lax.conv_general_dilated(x, KERNEL, strides, padding, **options)
 
 
 def unet(x):

@@ -3,7 +3,7 @@ derivatives.
 
 A row has the arguments of functions and their names; functions with a star are in the default tier.
 A letter in the arguments is an operand of `OPERANDS`, everything else is Python. Functions without
-a row have a reason in `LEFT`.
+a row have a reason in `EXCLUDED`.
 """
 
 import re
@@ -260,7 +260,7 @@ def distributions() -> Iterator[tuple[str, str, str]]:
             yield module.__name__, method, inverse if method in INVERSE else operands
 
 
-LEFT: Mapping[str, Mapping[str, str]] = {
+EXCLUDED: Mapping[str, Mapping[str, str]] = {
     "JAX runs it on NVIDIA's devices only": {
         "jax.nn": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
     },
@@ -295,9 +295,9 @@ def rows() -> Iterator[tuple[str, str, str]]:
     yield from distributions()
 
 
-def left(module: str) -> set[str]:
-    """Return the functions of a namespace that have a reason in `LEFT`."""
-    return {name for names in LEFT.values() for name in names.get(module, "").split()}
+def excluded(module: str) -> set[str]:
+    """Return the functions of a namespace that have a reason in `EXCLUDED`."""
+    return {name for names in EXCLUDED.values() for name in names.get(module, "").split()}
 
 
 def public(module: ModuleType) -> list[str]:
@@ -350,7 +350,9 @@ def slope(fn: Callable[..., Any], positions: list[int]) -> Callable[..., Any]:
     return jax.grad(lambda *operands: total(fn(*operands)), positions)
 
 
-def spread(fn: Callable[..., Any], positions: list[int], sloped: bool) -> Callable[..., Any]:
+def with_uniform_operands(
+    fn: Callable[..., Any], positions: list[int], sloped: bool
+) -> Callable[..., Any]:
     """Return a function with the outputs for given operands, for operands of one number, and
     derivatives."""
 
@@ -384,7 +386,9 @@ def program(module: str, name: str, arguments: str) -> Iterator[Case]:
     positions = [i for i, letter in enumerate(letters) if letter in ELEMENTWISE]
     title, tags = f"{module.removeprefix('jax.')}.{name}", DEFAULT if starred else frozenset[str]()
     if positions and module.startswith(UNIFORM) and module != "jax.numpy.linalg":
-        fn = spread(fn, positions, module.startswith(SLOPED) and title not in NO_SLOPE)
+        fn = with_uniform_operands(
+            fn, positions, module.startswith(SLOPED) and title not in NO_SLOPE
+        )
     yield Case(title, fn, [OPERANDS[letter] for letter in letters], tolerance=64, tags=tags)
 
 

@@ -11,13 +11,15 @@ from tests.conformance import DEFAULT, Case, drawn
 
 D, H = 4, 5
 OPEN, CLOSED = (("B", "N", D),), ((3, 7, D),)
-TURNED = {"Transpose": 2}
+TRANSPOSES = {"Transpose": 2}
 BACK = {"reverse": True, "keep_order": True, "return_carry": True}
 
 
 def layer(name, module, ops, opsets=(17, 22, 26)):
     params = drawn(lambda key: module.init(key, np.zeros((3, 7, D), np.float32)))
-    return Case(name, module.apply, OPEN, opsets, {**TURNED, **ops}, params=params, tags=DEFAULT)
+    return Case(
+        name, module.apply, OPEN, opsets, {**TRANSPOSES, **ops}, params=params, tags=DEFAULT
+    )
 
 
 def packed(step, gates, states=1, output_index=0):

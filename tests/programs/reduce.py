@@ -18,9 +18,9 @@ INFINITE = np.array([[-INF, -INF, -INF], [2, INF, 1], [-INF, 3, 1]], np.float32)
 TIES = np.array([[3, 1, 3, 2, 1], [0, 0, 0, 0, 0], [5, 4, 5, 4, 5]], np.float32)
 
 
-def shifted_sum(x, taken, added):
-    taken, added = (jnp.where(jnp.isfinite(top), top, 0) for top in (taken, added))
-    return jnp.log(jnp.exp(x - taken).sum(0)) + added
+def shifted_sum(x, subtracted, added):
+    subtracted, added = (jnp.where(jnp.isfinite(top), top, 0) for top in (subtracted, added))
+    return jnp.log(jnp.exp(x - subtracted).sum(0)) + added
 
 
 REDUCTIONS = [

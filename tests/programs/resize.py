@@ -247,7 +247,7 @@ TABLES = [
 
 WEIGHTS = np.random.default_rng(0).random((7, 9)).astype(np.float32)
 MIRRORED = hats(7, half_pixel(7, 9))[:, ::-1].copy()
-LEFT = [
+NEAR_MISSES = [
     *(Case(f"left: {name}", fn, (shape,), (opset,), {"Resize": 0}, tolerance=2, said=said,
            tags=DEFAULT)
       for name, fn, shape, opset, said in (
@@ -267,5 +267,5 @@ LEFT = [
 
 PROGRAMS = [
     *(*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *ALIGNED, *GRADIENTS),
-    *(*TABLES, *LEFT),
+    *(*TABLES, *NEAR_MISSES),
 ]

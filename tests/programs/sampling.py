@@ -189,7 +189,7 @@ def exchanged(x, points):
     return mixed(partial(clipped, x), top, left, a[:, None], b[:, None])
 
 
-def apart(x, points):
+def two_pixels_apart(x, points):
     """Sample with neighbours that are two pixels apart."""
     _, _, top, left, b, a = around(points)
     return mixed(partial(clipped, x), top, left, b[:, None], a[:, None], 2)
@@ -219,7 +219,7 @@ LOOK_ALIKES = {
     "clipped weights": clipped_weights,
     "smoothed": smoothed,
     "exchanged": exchanged,
-    "apart": apart,
+    "apart": two_pixels_apart,
     "mirrored": partial(of_scipy, mode="mirror"),
     "reflected": partial(of_scipy, mode="reflect"),
     "wrapped": partial(of_scipy, mode="wrap"),

@@ -43,12 +43,12 @@ def channels_first(x):
     return y.astype(x.dtype)
 
 
-def tables(x, spread=lambda t: t):
-    """Return cosines and sines of half the width of ``x``, or of its full width if ``spread``
+def tables(x, repeat=lambda t: t):
+    """Return cosines and sines of half the width of ``x``, or of its full width if ``repeat``
     repeats them."""
     *_, length, width = x.shape
     angles = np.arange(length)[:, None] / 10 ** (np.arange(width // 2) / width)
-    return [spread(jnp.asarray(fn(angles), x.dtype)) for fn in (np.cos, np.sin)]
+    return [repeat(jnp.asarray(fn(angles), x.dtype)) for fn in (np.cos, np.sin)]
 
 
 def turned(x, cos, sin):

@@ -69,9 +69,11 @@ WITHOUT_KERNELS = [
          ((("B", 4, "H", 7), "int32"), ((6, 2, 3, 5), "int32"))),
 ]  # fmt: skip
 
-SPREAD = drawn(lambda key: eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, dilation=2, groups=2, key=key))
+DILATED = drawn(
+    lambda key: eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, dilation=2, groups=2, key=key)
+)
 LAYERS = [
-    Case("ConvTranspose2d groups", jax.vmap(SPREAD), (("B", 4, 7, 6),),
+    Case("ConvTranspose2d groups", jax.vmap(DILATED), (("B", 4, 7, 6),),
          ops={"ConvTranspose": 1, "Add": 0, "Transpose": 0}, tags=DEFAULT),
 ]  # fmt: skip
 
