@@ -145,7 +145,7 @@ PROGRAMS = [
          simple(lambda new, old: (new + old + 1) * (jnp.sin(new) - old * 0.5 + 2))),
     miss("masked", simple(lambda new, old: jnp.where(new[:, :1] > 0, new, old)),
          "a mask leaves its state"),
-    miss("every cell", lstm(given=1), "its cell is wanted after each round"),
+    miss("every cell", lstm(output_index=1), "its cell is wanted after each round"),
     miss("precise", lstm(), strict=True),
     # Other nodes are before and after a cell. A count of rounds needs the loop, but not the cell.
     Case("on top", loop_over(on_top, H, 2 * H), OPEN, ops={"RNN": 2, "Sin": 1, "Tanh": 0}),
