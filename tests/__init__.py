@@ -1,4 +1,4 @@
-"""Tests. Imported before any of them, and so before JAX."""
+"""Tests. This module sets environment variables before any test module imports JAX."""
 
 import atexit
 import os
@@ -6,10 +6,11 @@ import shutil
 import tempfile
 from importlib.metadata import version
 
-# Thousands of small functions are compiled, many of them in both workers and in the commands that
-# are run, and most are called once: compile them once, and less thoroughly.
+# The tests compile thousands of small functions. Many are compiled by both workers and by the
+# commands that tests start, and most are called once. A shared cache compiles each function once,
+# and the flags make a compilation cheaper.
 FLAGS = ["--xla_llvm_disable_expensive_passes=true", "--xla_backend_optimization_level=0"]
-if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # later ones do not know it
+if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # later versions reject the flag
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -17,6 +18,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-    # One worker may read an entry that the other is still writing. JAX says so and compiles anew;
-    # pyproject.toml has the same filter for the tests themselves, this one is for the commands.
+    # One worker may read an entry that the other is still writing. JAX then warns and compiles the
+    # function again. pyproject.toml filters this warning for the tests; this filter is for the
+    # commands that tests start.
     os.environ["PYTHONWARNINGS"] = "ignore:Error reading persistent compilation cache"

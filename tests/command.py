@@ -1,4 +1,5 @@
-"""The `zoo` command as a user runs it: a home of its own, and a hub on loopback."""
+"""Run the `zoo` command in a process, as a user does: in its own home folder, with a hub on
+loopback."""
 
 import os
 import subprocess
@@ -13,30 +14,33 @@ PROGRAM = [
 ]
 
 PASSED = ("PATH", "LANG", "JAX_", "XLA_FLAGS", "PYTHONWARNINGS")
-"""Variables that a user has, and those of the tests, by which no function is compiled twice."""
+"""Prefixes of the environment variables that the command inherits: those of a user's shell, and
+those of the tests, with which no function is compiled twice."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """The command in a folder, which is its home and where it works."""
+    """The `zoo` command in a folder, which is its home and its working directory. `url` is the
+    address of its hub; nothing listens at the default one."""
 
     folder: Path
     url: str = "http://127.0.0.1:9"
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """What it gets to see."""
-        own = {key: value for key, value in os.environ.items() if key.startswith(PASSED)}
-        own |= {"HOME": str(self.folder), "HF_ENDPOINT": self.url, "ZOO_HUB": "somebody"}
-        return own | {"PYTHONPATH": os.pathsep.join(sys.path)} | variables
+        """Return the command's environment variables, with `variables` added."""
+        environment = {key: value for key, value in os.environ.items() if key.startswith(PASSED)}
+        environment |= {"HOME": str(self.folder), "HF_ENDPOINT": self.url, "ZOO_HUB": "somebody"}
+        return environment | {"PYTHONPATH": os.pathsep.join(sys.path)} | variables
 
     def start(self, *arguments: str, program: list[str] = PROGRAM, **variables: str):
-        """Run it, without waiting."""
-        how = {"cwd": self.folder, "env": self.environment(**variables), "text": True}
+        """Start the command, or `program` in its place, without waiting for it."""
+        options = {"cwd": self.folder, "env": self.environment(**variables), "text": True}
         pipe = subprocess.PIPE
-        return subprocess.Popen([*program, *arguments], stdout=pipe, stderr=pipe, **how)
+        return subprocess.Popen([*program, *arguments], stdout=pipe, stderr=pipe, **options)
 
     def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
-        """What it prints: on stdout, or the one sentence of an error."""
+        """Run the command and check its exit code. Return what it printed on stdout if `code` is 0,
+        otherwise its one line that starts with `error: `."""
         process = self.start(*arguments, **variables)
         out, err = process.communicate(timeout=300)
         assert process.returncode == code, err

@@ -1,4 +1,5 @@
-"""A program as a row of a table, and the one assertion that all rows of `tests/programs/` pass."""
+"""A program as a row of a table, and the assertions that every row of `tests/programs/` passes: the
+exported file gives in ONNX Runtime what JAX gives."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -18,26 +19,28 @@ import converter
 from converter.ir.evaluation import evaluate
 from converter.verify.sessions import run
 
-# Largest error of a handful of roundings, relative to the largest value of an output.
+# The largest error of a few roundings, by dtype, relative to the largest value of an output.
 TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
-# what named dimensions are when a case runs
+# Sizes of the named dimensions when a case runs.
 SIZES = {"B": 3, "N": 5, "C": 2, "H": 9, "W": 11}
 NEWEST = converter.find_target(f"onnxruntime=={ort.__version__.partition('+')[0]}").opsets[-1]
 """The newest opset that the installed ONNX Runtime loads."""
 
 RUNS, SAMPLES, JUDGES = "runs", "samples", "judges"
-"""Tags of what the default tests try: by `assert_runs`, on numbers of all sizes, by more judges."""
+"""Tags that say which default tests a program is in: `assert_runs`, numbers of all magnitudes, or
+comparisons with further evaluators."""
 
 DEFAULT = frozenset({RUNS})
 STRUCTURE = "structure"
 """The tag of programs whose operators stay the same under `vmap`, `jit` and `scan`."""
 
-Spec = Any  # a shape of float32, (shape, dtype), or an array: then these very values
+Spec = Any  # a shape of float32, (shape, dtype), or an array, whose values are the input
 
 
 def drawn(make: Callable[[jax.Array], Any]) -> Any:
-    """What is made of a key, with numbers of numpy's: JAX compiles initializers one by one, which
-    would be half a minute of every run of the tests."""
+    """Return the result of `make` for a random key, with its arrays replaced by numbers that numpy
+    draws. JAX would compile each initializer, which would add half a minute to every run of the
+    tests."""
     rng = np.random.default_rng(4)
     return jax.tree.map(
         lambda leaf: (
@@ -53,10 +56,10 @@ def drawn(make: Callable[[jax.Array], Any]) -> Any:
 class Case:
     """``fn`` on inputs of these specs, or on ``params`` and inputs, at these opsets.
 
-    ``ops`` are operators and how many of each the file must hold; ``tolerance`` multiplies the
-    dtype's own. ``said`` is part of the reason that the report gives for what is not fused.
-    ``tags`` are the judges and the ways of JAX's in which the default tests try it. It may need
-    what JAX has ``since`` a version.
+    ``ops`` are operators and the number of each that the file must hold. ``tolerance`` multiplies
+    the dtype's tolerance. ``said`` is a part of the reason that the report gives for a near miss.
+    ``tags`` say which default tests convert the case. ``since`` is the lowest version of JAX that
+    can run it, if it is not the lowest supported one.
     """
 
     name: str
@@ -72,30 +75,32 @@ class Case:
     tags: Set[str] = frozenset()
     since: str = ""
 
-    def export(self, opset: int | None = None, **how: Any) -> converter.Export:
-        """The file, at the newest of its opsets if no other is given."""
-        how = {"opset": opset or self.opsets[-1], "strict": self.strict, **how}
-        return converter.to_onnx(self.fn, list(self.specs), params=self.params, **how)
+    def export(self, opset: int | None = None, **options: Any) -> converter.Export:
+        """Convert the case at ``opset``, by default the newest of its opsets. ``options`` are
+        further arguments of `to_onnx`."""
+        options = {"opset": opset or self.opsets[-1], "strict": self.strict, **options}
+        return converter.to_onnx(self.fn, list(self.specs), params=self.params, **options)
 
     def call(self, *inputs: Any) -> Any:
-        """What JAX gives, compiled."""
+        """Return JAX's outputs for these inputs, from the compiled function."""
         return self.compiled(self.params, *inputs)
 
     @cached_property
     def compiled(self) -> Callable[..., Any]:
-        """A function of parameters and inputs."""
+        """A jitted function of the parameters and the inputs."""
         plain = self.params is None
         return jax.jit(lambda params, *xs: self.fn(*xs) if plain else self.fn(params, *xs))
 
 
 def unused(model: ir.Model) -> list[str]:
-    """Names of numbers that no node uses: ONNX Runtime warns of each."""
+    """Return the names of initializers that no node uses. ONNX Runtime warns of each of them."""
     values = (v for graph in model.graphs() for v in graph.initializers.values())
     return [v.name or "" for v in values if not v.uses() and not v.is_graph_output()]
 
 
 def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
-    """The file is valid, gives JAX's numbers in ONNX Runtime, and holds the operators."""
+    """Assert that the file is valid, holds the expected operators, and gives JAX's numbers in ONNX
+    Runtime. Return the export."""
     if (opset or case.opsets[-1]) > NEWEST:
         pytest.skip(f"ONNX Runtime {ort.__version__} runs opsets up to {NEWEST}")
     with jax.enable_x64(case.x64):
@@ -103,16 +108,17 @@ def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
         onnx.checker.check_model(ir.to_proto(export.model), full_check=True)
         assert unused(export.model) == []
         names = [node.name for node in export.model.graph.all_nodes()]
-        assert len(names) == len({*names}), "ONNX Runtime 1.18 wants a name of its own of each"
+        assert len(names) == len({*names}), "ONNX Runtime 1.18 rejects two nodes of one name"
         expected = results(case, arrays)
-    for (name, actual), wanted in zip(run(export, arrays).items(), expected, strict=True):
-        assert_close(actual, wanted, case.tolerance, f"{name} of the file")
+    for (name, actual), reference in zip(run(export, arrays).items(), expected, strict=True):
+        assert_close(actual, reference, case.tolerance, f"{name} of the file")
     assert_operators(case, export)
     return export
 
 
 def assert_operators(case: Case, export: converter.Export) -> None:
-    """It holds so many of the operators, and says why something was not fused."""
+    """Assert that the file has the case's number of each operator, and that the report gives the
+    expected reason for a near miss."""
     counts = {op: export.report.histogram.get(op, 0) for op in case.ops}
     assert counts == dict(case.ops), export.report.histogram
     reasons = [miss.reason for miss in export.report.near_misses]
@@ -120,48 +126,53 @@ def assert_operators(case: Case, export: converter.Export) -> None:
 
 
 def assert_exports(case: Case, opset: int | None = None) -> converter.Export:
-    """So it is with the graph that the file is written from; and the file is the same each time."""
+    """Assert what `assert_runs` does, that evaluating the graph gives JAX's numbers, and that a
+    second conversion writes the same file. Return the export."""
     export = assert_runs(case, opset)
     with jax.enable_x64(case.x64):
         arrays, again = inputs(case.specs), case.export(opset)
         files = [
-            ir.to_proto(each.model).SerializeToString(deterministic=True)
-            for each in (export, again)
+            ir.to_proto(conversion.model).SerializeToString(deterministic=True)
+            for conversion in (export, again)
         ]
         assert files[0] == files[1], "two conversions differ"
         evaluated = evaluate(export.graph, list(map(_pairs, arrays)))
-        for i, (graph, wanted) in enumerate(zip(evaluated, results(case, arrays), strict=True)):
-            assert_close(graph, wanted, case.tolerance, f"output {i} of the graph")
+        for i, (graph, reference) in enumerate(zip(evaluated, results(case, arrays), strict=True)):
+            assert_close(graph, reference, case.tolerance, f"output {i} of the graph")
     return export
 
 
 def results(case: Case, arrays: Sequence[np.ndarray]) -> list[Any]:
-    """What JAX gives, complex numbers as a file has them."""
+    """Return JAX's outputs, with complex numbers in the form that a file has."""
     return list(map(_pairs, jax.tree.leaves(case.call(*arrays))))
 
 
 def _pairs(array: Any) -> Any:
-    """Complex numbers as a file has them, both parts on a last axis."""
+    """Return a complex array as a real one whose last axis is the real and the imaginary part, as
+    in a file. Return other arrays unchanged."""
     return jnp.stack([array.real, array.imag], -1) if jnp.iscomplexobj(array) else array
 
 
-def assert_close(actual: Any, wanted: Any, tolerance: float = 1.0, what: str = "") -> None:
-    """Exact for integers and booleans; NaN and infinities in the same places."""
-    actual, wanted = np.asarray(actual), np.asarray(wanted)
-    assert actual.dtype == wanted.dtype, f"{what}: {actual.dtype}, not {wanted.dtype}"
-    assert actual.shape == wanted.shape, f"{what}: {actual.shape}, not {wanted.shape}"
-    if wanted.dtype.kind in "biu":
-        np.testing.assert_array_equal(actual, wanted, err_msg=what)
+def assert_close(actual: Any, expected: Any, tolerance: float = 1.0, name: str = "") -> None:
+    """Assert that integers and booleans are equal, and that floats agree within ``tolerance`` times
+    the dtype's tolerance. NaN and infinities must be at the same positions. ``name`` names the
+    array in the message."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.dtype == expected.dtype, f"{name}: {actual.dtype}, not {expected.dtype}"
+    assert actual.shape == expected.shape, f"{name}: {actual.shape}, not {expected.shape}"
+    if expected.dtype.kind in "biu":
+        np.testing.assert_array_equal(actual, expected, err_msg=name)
         return
-    unit = TOLERANCE[wanted.dtype.name] * tolerance
-    actual, wanted = (a.astype(np.float64) for a in (actual, wanted))
-    finite = wanted[np.isfinite(wanted)]
+    unit = TOLERANCE[expected.dtype.name] * tolerance
+    actual, expected = (a.astype(np.float64) for a in (actual, expected))
+    finite = expected[np.isfinite(expected)]
     scale = max(1.0, float(np.abs(finite).max(initial=0)))
-    np.testing.assert_allclose(actual, wanted, rtol=unit, atol=unit * scale, err_msg=what)
+    np.testing.assert_allclose(actual, expected, rtol=unit, atol=unit * scale, err_msg=name)
 
 
 def inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
-    """Seeded values: normal, integers of both signs, both truth values."""
+    """Draw the inputs of these specs from a fixed seed: normal floats, integers of both signs, both
+    booleans. An array as a spec is its own value."""
     rng = np.random.default_rng(7)
     return [s if isinstance(s, np.ndarray) else _draw(rng, *spec_of(s)) for s in specs]
 
@@ -179,6 +190,7 @@ def _draw(rng: np.random.Generator, shape: Sequence[int | str], dtype: Any) -> n
 
 
 def spec_of(spec: Spec) -> Spec:
-    """An array, or a shape and a dtype."""
-    is_whole = isinstance(spec, np.ndarray) or (len(spec) == 2 and isinstance(spec[0], tuple))
-    return spec if is_whole else (spec, np.float32)
+    """Return the shape and dtype of a spec, or the array that it is. A spec without dtype is of
+    float32."""
+    is_complete = isinstance(spec, np.ndarray) or (len(spec) == 2 and isinstance(spec[0], tuple))
+    return spec if is_complete else (spec, np.float32)

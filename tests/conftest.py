@@ -1,4 +1,5 @@
-"""Seeded checkpoints in the published layout, and the reference's outputs for them."""
+"""Fixtures and hooks of all tests: seeded checkpoints in the published layout, a browser, commands,
+and the choice of the tests to run."""
 
 import gc
 import itertools
@@ -15,15 +16,16 @@ import pytest
 from jaxtyping import install_import_hook
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
-# A search of Python's for garbage looks at a million objects, most of which stay.
+# Python's garbage collector visits a million objects, most of which stay: run it less often.
 gc.set_threshold(10_000, 20, 100)
 
-if not hasattr(jax, "enable_x64"):  # before jax 0.8 it has another place
+if not hasattr(jax, "enable_x64"):  # before jax 0.8 it is in jax.experimental
     from jax.experimental import enable_x64
 
     jax.enable_x64 = enable_x64
 
-# Before anything imports the networks: their shape annotations are checked in every test.
+# The hook checks the networks' shape annotations in every test. It has to be installed before the
+# networks are imported.
 ZOO = Path(__file__).parents[1] / "zoo"
 NETWORKS = [
     ".".join(path.relative_to(ZOO.parent).with_suffix("").parts)
@@ -58,9 +60,11 @@ class Golden:
 
 
 def make_golden(variant: str, config: ViTConfig, path: Path) -> Golden:
+    """Write the seeded checkpoint of `golden/VARIANT.npz` to a path. Return it with its model's
+    shapes. The digest of its tensors must be the stored one."""
     expected = np.load(GOLDEN / f"{variant}.npz")
     state = state_of(config, DINOV3_VIT, int(expected["seed"]))
-    assert digest(state) == str(expected["state_sha256"]), "another stream of random numbers"
+    assert digest(state) == str(expected["state_sha256"]), "the drawn tensors differ"
     save_pth(path, state)
     return Golden(model_shapes(config), state, path)
 
@@ -69,16 +73,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--draw",
         metavar="SEED/COUNT/MINUTES",
-        help="run so many tests that follow from the seed, and start none after so many minutes",
+        help="run COUNT tests drawn with SEED, and start none after MINUTES",
     )
-    parser.addoption("--seed", type=int, default=1, help="of changed files and random commands")
+    parser.addoption("--seed", type=int, default=1, help="seed of damaged files and commands")
 
 
 WHOLLY_FULL = re.compile(r"^pytestmark = \[?pytest\.mark\.full\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file for the default tier that has nothing in it."""
+    """Do not import files of which all tests are in the full tier when the default tier runs."""
     by_default = config.option.markexpr == "not full" and collection_path.suffix == ".py"
     return True if by_default and WHOLLY_FULL.search(collection_path.read_text()) else None
 
@@ -90,7 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
 def pytest_draw(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw from those that `-m` has left."""
+    """Draw `--draw` tests from those that `-m` selects."""
     if chosen := config.getoption("--draw"):
         seed, count, minutes = chosen.split("/")
         items[:] = tiers.drawn(items, seed)[: int(count)]
@@ -99,7 +103,7 @@ def pytest_draw(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    """Skip what an older ONNX Runtime than that of the extra `test` loads no files of."""
+    """Skip a test if the installed ONNX Runtime is too old to load its file."""
     try:
         return (yield)
     except (CheckError, Fail) as error:
@@ -109,7 +113,7 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 
 def pytest_sessionfinish() -> None:
-    """Keep what coverage has measured: xdist ends its processes before they would."""
+    """Save coverage's measurements, because xdist ends its processes before coverage would."""
     coverage = sys.modules.get("coverage")
     if coverage and (measured := coverage.Coverage.current()):
         measured.stop()
@@ -120,14 +124,15 @@ FINISHED = itertools.count(1)
 
 
 def pytest_runtest_logfinish() -> None:
-    """Forget the compiled functions: a run makes thousands, most of which nobody calls again."""
+    """Clear JAX's caches after every 400 tests: most compiled functions are never called again."""
     if next(FINISHED) % 400 == 0:
         jax.clear_caches()
 
 
 @pytest.fixture(scope="session")
 def vits16(tmp_path_factory: pytest.TempPathFactory) -> Golden:
-    """DINOv3 ViT-S/16 (86 MB), found by its repository's name; the file's promises a digest."""
+    """The seeded checkpoint of DINOv3 ViT-S/16 (86 MB). It is named like the repository, because
+    the published file name promises a digest."""
     entry = info("dinov3_vits16")
     path = tmp_path_factory.mktemp("vits16") / Path(entry.repository).name
     return make_golden("dinov3_vits16", entry.config, path)
@@ -135,20 +140,21 @@ def vits16(tmp_path_factory: pytest.TempPathFactory) -> Golden:
 
 @pytest.fixture(scope="session")
 def tiny7b(tmp_path_factory: pytest.TempPathFactory) -> Golden:
-    """`TINY7B` as a file."""
+    """The seeded checkpoint of `TINY7B`."""
     path = tmp_path_factory.mktemp("tiny7b") / "tiny7b.pth"
     return make_golden("dinov3_tiny7b", TINY7B, path)
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """A browser. A process has one: Playwright starts no second."""
+    """A browser for the session. Playwright can be started only once in a process."""
     with chromium_of_debian() as browser:
         yield browser
 
 
 @pytest.fixture(scope="session")
 def run() -> Iterator[Run]:
-    """Runs a command that is watched. The server that forks for it knows one hub from its start."""
+    """A function that runs a command and watches it. The server that forks its processes knows one
+    hub from its start."""
     with watched() as run:
         yield run

@@ -1,5 +1,5 @@
-"""Tensors drawn from their names and shapes: the same where a library computes an output with them
-and where a test compares with that."""
+"""Tensors that are drawn from their names and shapes alone. A script that computes a library's
+output with them and a test that compares with it draw the same numbers."""
 
 import math
 import zlib
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 
 def drawn(shapes: Mapping[str, Sequence[int]]) -> dict[str, NDArray[np.float32]]:
-    """Draw tensors that all count in an output: weights of norms are around one, others keep the
-    size of what they multiply."""
+    """Draw a tensor for each name and shape. Scales of norms are near one, and matrices keep the
+    magnitude of their input, so that every tensor changes the output."""
     return {name: _tensor(name, tuple(shape)) for name, shape in shapes.items()}
 
 
@@ -28,5 +28,5 @@ def _tensor(name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
 
 
 def picture(size: tuple[int, int]) -> NDArray[np.float32]:
-    """Draw a picture [3, height, width]."""
+    """Draw a picture `[3, height, width]`."""
     return np.random.default_rng(5).standard_normal((3, *size), np.float32)

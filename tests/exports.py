@@ -1,10 +1,10 @@
-"""Digests of exported files, with which an export of the same request is compared.
+"""Digests of exported files, with which a later export of the same request is compared.
 
     python -m tests.exports > tests/golden/exports.json
 
-Bytes of files depend on the versions of libraries, and those of integers on the machine as well, on
-which activations are measured. The record says with which it was made. Where the converter writes
-other nodes, or a network has other leaves, the digests of these exports change, and only of these.
+The bytes of a file depend on the versions of libraries. Those of integer files also depend on the
+machine, because activations are measured on it. The record holds both. A change of the converter's
+nodes or of a network's leaves changes the digests of the affected exports and of no others.
 """
 
 import hashlib
@@ -33,33 +33,33 @@ RECORD = Path(__file__).parent / "golden" / "exports.json"
 LIBRARIES = ("jax", "jaxlib", "numpy", "onnx-ir", "onnxruntime")
 
 MEASURED = frozenset({"tools", "speeds", "max_abs", "max_rel", "cosine", "excused", "speed"})
-"""Fields of a manifest that differ between two runs or installations."""
+"""Fields of a manifest that differ between two runs or two installations."""
 
 CARD = "README.md"
-"""States measured times."""
+"""The model card, which states measured times and is therefore left out."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """A request that is exported to a folder."""
+    """A request whose files are written to a folder."""
 
     name: str
     run: Callable[[Path], None]
 
 
 def digits(model: str, **options: Any) -> Export:
-    """An export of a model with embedded weights, which is verified."""
-    words = "-".join(f"{key}={value}" for key, value in options.items())
-    return Export(f"{model} {words}", lambda folder: _export(zoo.info(model), folder, options))
+    """Return the verified export of a model with embedded weights."""
+    label = "-".join(f"{key}={value}" for key, value in options.items())
+    return Export(f"{model} {label}", lambda folder: _export(zoo.info(model), folder, options))
 
 
 def small(model: str, **options: Any) -> Export:
-    """An export of a network with few blocks and channels, which is not verified."""
+    """Return the unverified export of a network with few blocks and channels and random weights."""
     entry = zoo.info(model)
     entry = replace(entry, config=nano(entry.config), parameters=100_000, labels=())
-    words = "-".join(f"{key}={value}" for key, value in options.items())
-    more = {"weights": "random:1", "verify": False, **options}
-    return Export(f"small {model} {words}", lambda folder: _export(entry, folder, more))
+    label = "-".join(f"{key}={value}" for key, value in options.items())
+    settings = {"weights": "random:1", "verify": False, **options}
+    return Export(f"small {model} {label}", lambda folder: _export(entry, folder, settings))
 
 
 def _export(entry: ModelInfo, folder: Path, options: Mapping[str, Any]) -> None:
@@ -67,7 +67,8 @@ def _export(entry: ModelInfo, folder: Path, options: Mapping[str, Any]) -> None:
 
 
 def command(*arguments: str) -> Export:
-    """A command that writes to a folder."""
+    """Return the export of a command that writes to a folder. `arguments` lack the option
+    `--out`."""
 
     def run(folder: Path) -> None:
         with redirect_stdout(sys.stderr):
@@ -78,7 +79,7 @@ def command(*arguments: str) -> Export:
 
 
 def in_memory(model: str, **options: Any) -> Export:
-    """An export of a model that is held in memory."""
+    """Return the export of a model that is held in memory."""
 
     def run(folder: Path) -> None:
         zoo.to_onnx(zoo.from_pretrained(model), folder / "held.onnx", **options)
@@ -130,12 +131,13 @@ EXPORTS = {
 
 
 def made_with() -> dict[str, str]:
-    """Versions of the libraries, and the machine."""
+    """Return the versions of the libraries, and a description of the machine."""
     return {"machine": describe_machine(), **{name: version(name) for name in LIBRARIES}}
 
 
 def digests(export: Export) -> dict[str, str]:
-    """sha256 of each file, of manifests without what is measured."""
+    """Export to a temporary folder. Return the digest of each file by its path. A manifest is
+    hashed without its measured fields."""
     with TemporaryDirectory() as scratch:
         export.run(folder := Path(scratch))
         files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
@@ -143,6 +145,7 @@ def digests(export: Export) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
+    """Return the first 16 hexadecimal digits of a file's sha256."""
     content = path.read_bytes()
     if path.name.endswith("manifest.json"):
         content = json.dumps(_repeatable(json.loads(content))).encode()
@@ -150,11 +153,11 @@ def _digest(path: Path) -> str:
 
 
 def _repeatable(value: Any) -> Any:
-    """A document without what is measured, and without the digest of what states it."""
+    """Return a JSON value without the measured fields and without the record of the model card."""
     if isinstance(value, dict):
-        return {key: _repeatable(it) for key, it in value.items() if key not in MEASURED}
+        return {key: _repeatable(item) for key, item in value.items() if key not in MEASURED}
     if isinstance(value, list):
-        return [_repeatable(it) for it in value if not _is_card(it)]
+        return [_repeatable(item) for item in value if not _is_card(item)]
     return value
 
 
@@ -163,14 +166,14 @@ def _is_card(value: Any) -> bool:
 
 
 def main() -> None:
-    """Print the record, of all exports or of those that have a word in their names."""
+    """Print the record of all exports, or of those whose names contain one of the given words."""
     words = sys.argv[1:] or [""]
-    chosen = [each for each in EXPORTS.values() if any(word in each.name for word in words)]
-    found = {}
+    chosen = [export for export in EXPORTS.values() if any(word in export.name for word in words)]
+    records = {}
     for export in chosen:
-        found[export.name] = digests(export)
+        records[export.name] = digests(export)
         sys.stderr.write(f"{export.name}\n")
-    sys.stdout.write(json.dumps({"made_with": made_with(), "exports": found}, indent=1) + "\n")
+    sys.stdout.write(json.dumps({"made_with": made_with(), "exports": records}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What happens with checkpoints of one's own, by network, way of saving and head; and the table of
-that in `docs/how-to/own-checkpoints.md`, which `python -m tests.fine_tuned` writes.
+"""Outcomes of users' fine-tuned checkpoints, by network, way of saving and head. `python -m
+tests.fine_tuned` writes the tables of `docs/how-to/own-checkpoints.md`.
 
-`tests/zoo/checkpoints/test_fine_tuned.py` holds each row to what the package does.
+`tests/zoo/checkpoints/test_fine_tuned.py` compares each row with what the package does.
 """
 
 import json
@@ -29,7 +29,7 @@ Outcome = Literal["read", "asked", "refused"]
 State = dict[str, torch.Tensor]
 
 NAMES = ("out", "clf", "score", "linear_probe", "fc", "head", "classifier", "cls_layer")
-"""What people call a head."""
+"""Names that users give to a head."""
 
 
 def _by_meta(network: Any, folder: Path) -> State:
@@ -40,7 +40,7 @@ def _by_meta(network: Any, folder: Path) -> State:
 
 
 def _in_memory(network: Any, folder: Path) -> State:
-    """Return the tensors of a network in the names that it has in memory."""
+    """Return the tensors of a network in the names that they have in memory."""
     return dict(network.state_dict())
 
 
@@ -50,11 +50,12 @@ def _within(prefix: str, state: State) -> State:
 
 @dataclass(frozen=True)
 class Way:
-    """A way of saving: what stands before the names of the network and of the head, which tensors
-    the network has, and what the file holds besides.
+    """A way of saving a network and its head.
 
-    `of` are the networks that are saved so, all by default. The rotary periods of those that it
-    `rounds` are in bfloat16.
+    `network` and `head` are prefixes of their tensors' names. `tensors` returns the network's
+    tensors, and `content` what the file holds for a state. `of` are the networks that are saved in
+    this way, by default all. The file has the rotary periods of the networks in `rounds` in
+    bfloat16.
     """
 
     words: str
@@ -112,8 +113,8 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A network under a head, and how it is saved; `told` says whether `global_pool` is in the
-    config.json beside it."""
+    """A network with a head, and how both are saved. `told` says whether `global_pool` is in
+    the config.json in the same folder."""
 
     family: str
     way: str
@@ -122,22 +123,22 @@ class Case:
     told: bool
 
     def __str__(self) -> str:
-        told = "told" if self.told else "not told"
-        return f"{self.family}, {self.way}, {self.head} ({self.name}), {told}"
+        pool = "told" if self.told else "not told"
+        return f"{self.family}, {self.way}, {self.head} ({self.name}), {pool}"
 
     @property
     def vector(self) -> str:
-        """The vector that the head takes; empty where it takes several."""
+        """The vector that the head takes; empty if it takes several."""
         vectors = FAMILIES[self.family].vectors
         if "class token and the mean" in self.head:
             return ""
-        named = {"on the class token": "token", "attention pools": "map"}
-        named |= {"mean of the patches": "mean"}
-        return next((name for words, name in named.items() if words in self.head), vectors[0])
+        vectors_of = {"on the class token": "token", "attention pools": "map"}
+        vectors_of |= {"mean of the patches": "mean"}
+        return next((name for words, name in vectors_of.items() if words in self.head), vectors[0])
 
     @property
     def is_possible(self) -> bool:
-        """Whether there is such a network."""
+        """Whether there is a network with this head that is saved in this way."""
         vectors = FAMILIES[self.family].vectors
         if self.family not in WAYS[self.way].of:
             return False
@@ -149,18 +150,19 @@ class Case:
 
     @property
     def outcome(self) -> Outcome:
-        """What happens with it."""
+        """The outcome: the checkpoint is read, the user is asked for `global_pool`, or it is
+        refused."""
         if self.head not in LINEAR_HEADS:
             return "refused"
         if not self.vector:
-            # CLIP's final norm is of the class token alone, and may be meant or not.
+            # CLIP normalizes the class token alone: a head may take it before or after the norm.
             return "refused" if self.family == "CLIP" else "read"
         several = len(FAMILIES[self.family].vectors) > 1 or "convolution" in self.head
         return "asked" if several and not self.told else "read"
 
 
 POOLS = {"token": "token", "mean": "avg", "map": "map"}
-"""timm's words for vectors."""
+"""timm's names of the vectors."""
 
 
 def save(case: Case, folder: Path) -> tuple[Path, NDArray[np.float32], NDArray[np.float32]]:
@@ -172,30 +174,30 @@ def save(case: Case, folder: Path) -> tuple[Path, NDArray[np.float32], NDArray[n
     side = family.side
     picture = torch.randn((1, 3, side, side), generator=torch.Generator().manual_seed(5))
     with torch.no_grad():
-        want = head(Features.of(family, network, picture))
-    own = folder / "own"
-    own.mkdir()
+        logits = head(Features.of(family, network, picture))
+    checkpoint = folder / "own"
+    checkpoint.mkdir()
     state = _within(way.network, way.tensors(network, folder))
     state |= _within(way.head, head.state_dict())
-    torch.save(way.content(state), own / "last.pth")
-    network.config.save_pretrained(own)
+    torch.save(way.content(state), checkpoint / "last.pth")
+    network.config.save_pretrained(checkpoint)
     if case.told:
-        path = own / "config.json"
+        path = checkpoint / "config.json"
         pool = POOLS.get(case.vector, "avg")
         path.write_text(json.dumps({**json.loads(path.read_text()), "global_pool": pool}))
-    return own / "last.pth", picture[0].numpy(), want[0].numpy()
+    return checkpoint / "last.pth", picture[0].numpy(), logits[0].numpy()
 
 
 def cases() -> list[Case]:
-    """Return all cases that there are, each with one name of a head."""
-    found = (
-        Case(family, way, head, NAMES[(number + place + row) % len(NAMES)], told)
+    """Return all possible cases, each with one name of a head."""
+    candidates = (
+        Case(family, way, head, NAMES[(number + column + row) % len(NAMES)], told)
         for number, family in enumerate(FAMILIES)
-        for place, way in enumerate(WAYS)
+        for column, way in enumerate(WAYS)
         for row, head in enumerate(HEADS)
         for told in (True, False)
     )
-    return [case for case in found if case.is_possible]
+    return [case for case in candidates if case.is_possible]
 
 
 WORDS = {
@@ -206,12 +208,12 @@ WORDS = {
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """Yield what happens by head and network, of all ways of saving."""
-    untold = [case for case in cases() if not case.told]
+    """Yield the head, the networks and the outcome in words, over all ways of saving."""
+    without_pool = [case for case in cases() if not case.told]
     for head in HEADS:
         families: dict[str, list[str]] = {}
         for family in FAMILIES:
-            outcomes = {c.outcome for c in untold if (c.head, c.family) == (head, family)}
+            outcomes = {c.outcome for c in without_pool if (c.head, c.family) == (head, family)}
             for outcome in sorted(outcomes):
                 families.setdefault(WORDS[outcome], []).append(family)
         for words, names in families.items():

@@ -1,8 +1,9 @@
-"""What runs with which versions: `python -m tests.floors FOLDER`, a folder for the environments.
+"""Run the tests with the lowest and other versions of libraries: `python -m tests.floors FOLDER`,
+where FOLDER receives the environments.
 
-Makes an environment for each row with `uv`, runs the suites in it, and writes the tables of
-`docs/how-to/versions.md`. `python -m tests.floors FOLDER ROW…` does so for some rows and keeps what
-is written of the others. Without arguments it writes the lowest versions alone.
+The command makes an environment for each row with `uv`, runs the suites in it, and writes the
+tables of `docs/how-to/versions.md`. `python -m tests.floors FOLDER ROW…` does so for some rows and
+keeps the written results of the others. Without arguments it writes only the lowest versions.
 """
 
 import os
@@ -25,7 +26,7 @@ TOOLS = (
     *("keras", "onnx<1.24", "optax", "packaging", "pytest>=9", "pytest-xdist", "safetensors"),
     "tokenizers",
 )
-"""What the suites need beside the package."""
+"""Packages that the suites need besides this one."""
 
 OF_THE_ZOO = (
     *("axe-playwright-python", "distributed", "duckdb", "faiss-cpu", "fsspec", "jsonschema"),
@@ -33,13 +34,13 @@ OF_THE_ZOO = (
     *("pycocotools", "pylance", "pyyaml", "scikit-learn", "textual-image", "torch<2.14"),
     "transformers>=5.23",
 )
-"""What the suites of `zoo` and `weights` need beside these. transformers asks for a newer
-huggingface-hub than the lowest, which the tests of the hub are run with by themselves."""
+"""Packages that the suites of `zoo` and `weights` need in addition. transformers requires a newer
+huggingface-hub than the lowest, so the tests of the hub run in a suite without it."""
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Files, of which tier, and whether they need more than `TOOLS`."""
+    """Test files of one tier. `of_the_zoo` says whether they need `OF_THE_ZOO` besides `TOOLS`."""
 
     name: str
     files: str
@@ -56,12 +57,14 @@ SUITES = (
 )
 
 FIRST = "README's first command"
-"""Heading of what is run where nothing but the package is: an import, and two exports."""
+"""Heading of the column for an environment with nothing but the package: an import of the
+converter, and README's first command."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """An environment: what it holds, of which Python, and which suites it runs."""
+    """An environment: its version of Python, its pinned requirements, whether it has the lowest
+    versions of everything, and the suites that run in it."""
 
     python: str
     pins: tuple[str, ...] = ()
@@ -88,29 +91,29 @@ COUNTS = re.compile(r"(\d+) (passed|failed|skipped|errors?)")
 
 
 def make(name: str, row: Row, folder: Path) -> Path:
-    """An environment with this package and the tools; returns its interpreter."""
-    place = folder / re.sub(r"\W+", "-", name)
-    python = place / "bin" / "python"
-    _run("uv", "venv", "-q", "--allow-existing", "-p", row.python, place)
+    """Make an environment with this package and the tools. Return its interpreter."""
+    venv = folder / re.sub(r"\W+", "-", name)
+    python = venv / "bin" / "python"
+    _run("uv", "venv", "-q", "--allow-existing", "-p", row.python, venv)
     resolution = ["--resolution", "lowest-direct"] if row.lowest else []
-    pins = place / "pins.txt"
+    pins = venv / "pins.txt"
     project = [str(ROOT / "pyproject.toml"), "--extra", "cpu", "-p", row.python, "-q"]
     _run("uv", "pip", "compile", *resolution, *project, "-o", pins)
-    kept = pins.read_text() if row.lowest else ""
-    (place / "requirements.txt").write_text("\n".join((kept, *row.pins, *TOOLS, "onnxruntime")))
+    pinned = pins.read_text() if row.lowest else ""
+    (venv / "requirements.txt").write_text("\n".join((pinned, *row.pins, *TOOLS, "onnxruntime")))
     fresh = ("--reinstall-package", "jax-onnx-zoo", "--refresh-package", "jax-onnx-zoo")
-    requirements = place / "requirements.txt"
+    requirements = venv / "requirements.txt"
     _run("uv", "pip", "install", "-q", *fresh, "--python", python, "-r", requirements, ROOT)
     return python
 
 
 def environment() -> dict[str, str]:
-    """This one, without what `tests` tells this process's own XLA."""
+    """Return this process's environment variables, without the XLA flags that `tests` sets."""
     return {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
 
 
 def first_command(python: Path) -> str:
-    """Whether the converter can be imported, and README's first command ends well."""
+    """Return "yes" if the converter can be imported and README's first command succeeds."""
     with TemporaryDirectory() as empty:
         for words in (["-c", "import converter"], ["-m", "zoo.export"]):
             if subprocess.run(
@@ -121,7 +124,8 @@ def first_command(python: Path) -> str:
 
 
 def add_tools(python: Path) -> None:
-    """Install what tests of the zoo need, and what that needs above the lowest versions."""
+    """Install the packages of `OF_THE_ZOO`. The pin of huggingface-hub is removed, because one of
+    them requires a newer version."""
     requirements = python.parents[1] / "requirements.txt"
     lines = [
         line
@@ -133,21 +137,21 @@ def add_tools(python: Path) -> None:
 
 
 def outcome(python: Path, suite: Suite) -> str:
-    """How a suite went: how many tests passed, were skipped, and failed, if any."""
-    # Old libraries warn of newer ones that they were not made for.
+    """Run a suite. Return the numbers of tests that passed, were skipped and failed."""
+    # Old libraries emit deprecation warnings with newer ones.
     options = ["-n", "0", "-q", "-rsf", "-o", "addopts=", "-W", "default::DeprecationWarning"]
     command = [python, "-m", "pytest", *options, "-m", suite.tier, *suite.files.split()]
-    how = {"cwd": ROOT, "env": environment(), "capture_output": True, "text": True}
-    done = subprocess.run(command, **how, check=False)
-    sys.stdout.write(f"{' '.join(map(str, command))}\n{done.stdout}\n")
-    if done.returncode > 1:
+    options = {"cwd": ROOT, "env": environment(), "capture_output": True, "text": True}
+    process = subprocess.run(command, **options, check=False)
+    sys.stdout.write(f"{' '.join(map(str, command))}\n{process.stdout}\n")
+    if process.returncode > 1:
         return "**error**"
-    found = {word: int(count) for count, word in COUNTS.findall(done.stdout.splitlines()[-1])}
-    skipped = found.pop("skipped", 0)
-    failed = sum(count for word, count in found.items() if word != "passed")
-    words = [f"{found.get('passed', 0)}"]
-    words += [f"{skipped} skipped"] if skipped else []
-    return ", ".join([*words, *([f"**{failed} failed**"] if failed else [])])
+    numbers = {word: int(count) for count, word in COUNTS.findall(process.stdout.splitlines()[-1])}
+    skipped = numbers.pop("skipped", 0)
+    failed = sum(count for word, count in numbers.items() if word != "passed")
+    cell = [f"{numbers.get('passed', 0)}"]
+    cell += [f"{skipped} skipped"] if skipped else []
+    return ", ".join([*cell, *([f"**{failed} failed**"] if failed else [])])
 
 
 def _run(*command: object) -> None:
@@ -155,38 +159,40 @@ def _run(*command: object) -> None:
 
 
 def lowest() -> Iterator[str]:
-    """The table of the lowest version of each library, as `pyproject.toml` has it."""
+    """Yield the lines of the table of each library's lowest version, which `pyproject.toml`
+    states."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     yield "| library | lowest |"
     yield "|---|---|"
     yield f"| Python | {project['requires-python'].removeprefix('>=')} |"
     for text in (*project["dependencies"], *project["optional-dependencies"]["cpu"]):
         library = Requirement(text)
-        (version,) = (each.version for each in library.specifier if each.operator == ">=")
+        (version,) = (clause.version for clause in library.specifier if clause.operator == ">=")
         yield f"| {library.name} | {version} |"
 
 
 def results(lines: dict[str, str]) -> Iterator[str]:
-    """The table of what was run: some rows, and the others as they are on the page."""
-    found = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
-    old = {line.split("|")[1].strip(): line for line in found}
+    """Yield the lines of the table of results. `lines` are the new rows by name; the page's present
+    rows are kept for the others."""
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    present = {line.split("|")[1].strip(): line for line in rows}
     heads = [FIRST, *(suite.name for suite in SUITES)]
     yield f"| | {' | '.join(heads)} |"
     yield f"|---|{'---:|' * len(heads)}"
     for name in ROWS:
-        yield from filter(None, [lines.get(name) or old.get(name)])
+        yield from filter(None, [lines.get(name) or present.get(name)])
 
 
 def write(heading: str, lines: Iterator[str]) -> None:
-    """Put a table into the page."""
-    begin, end = f"<!-- {heading}: written by tests/floors.py -->", f"<!-- end of {heading} -->"
+    """Replace the table under a heading of the page."""
+    start, end = f"<!-- {heading}: written by tests/floors.py -->", f"<!-- end of {heading} -->"
     table = "\n".join(lines)
-    before, rest = PAGE.read_text().split(begin)
-    PAGE.write_text(f"{before}{begin}\n\n{table}\n\n{end}{rest.split(end, 1)[1]}")
+    before, after = PAGE.read_text().split(start)
+    PAGE.write_text(f"{before}{start}\n\n{table}\n\n{end}{after.split(end, 1)[1]}")
 
 
 def main() -> None:
-    """Run the rows that are named, or all."""
+    """Run the rows that the command line names, or all rows."""
     write("lowest", lowest())
     folder, *names = sys.argv[1:] or [None]
     for name in (names or ROWS) if folder else ():

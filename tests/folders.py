@@ -1,4 +1,5 @@
-"""Small folders as a build leaves them: tiny networks, and noise for larger files."""
+"""Small folders as a build writes them, with tiny networks and random bytes in place of large
+files."""
 
 import hashlib
 import json
@@ -14,7 +15,8 @@ MEAN, STD = (0.5, 0.25, 0.125), (0.5, 0.25, 0.5)
 
 
 def mean_of_pixels(scale: float) -> bytes:
-    """An ONNX file: `pixel_values [n, 3, 32, 48]` to `pooler_output [n, 3]`, scaled."""
+    """Return an ONNX file that maps `pixel_values [n, 3, 32, 48]` to `pooler_output [n, 3]`, the
+    scaled mean of each channel."""
     factor = helper.make_tensor("factor", TensorProto.FLOAT, [], [scale])
     pixels = helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, ["n", 3, *SIZE])
     scaled = helper.make_node("Mul", ["pixel_values", "factor"], ["scaled"])
@@ -22,20 +24,25 @@ def mean_of_pixels(scale: float) -> bytes:
 
 
 def channel_means() -> bytes:
-    """An ONNX file: uint8 `image [n, h, w, 3]` to `pooler_output [n, 3]`."""
+    """Return an ONNX file that maps uint8 `image [n, h, w, 3]` to `pooler_output [n, 3]`, the mean
+    of each channel."""
     image = helper.make_tensor_value_info("image", TensorProto.UINT8, ["n", "h", "w", 3])
     floats = helper.make_node("Cast", ["image"], ["scaled"], to=TensorProto.FLOAT)
     return _means(image, floats, [1, 2])
 
 
 def _means(
-    taken: onnx.ValueInfoProto, first: onnx.NodeProto, axes: list[int], *more: onnx.TensorProto
+    graph_input: onnx.ValueInfoProto,
+    first: onnx.NodeProto,
+    axes: list[int],
+    *initializers: onnx.TensorProto,
 ) -> bytes:
-    """What a first node gives as `scaled`, averaged over two axes."""
+    """Return an ONNX file that averages the result `scaled` of its first node over two axes.
+    `taken` is its input, and `more` are the initializers of the first node."""
     pooled = helper.make_tensor_value_info("pooler_output", TensorProto.FLOAT, ["n", 3])
-    tensors = [*more, helper.make_tensor("axes", TensorProto.INT64, [2], axes)]
+    tensors = [*initializers, helper.make_tensor("axes", TensorProto.INT64, [2], axes)]
     mean = helper.make_node("ReduceMean", ["scaled", "axes"], ["pooler_output"], keepdims=0)
-    graph = helper.make_graph([first, mean], "mean", [taken], [pooled], tensors)
+    graph = helper.make_graph([first, mean], "mean", [graph_input], [pooled], tensors)
     opsets = [helper.make_opsetid("", 18)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
@@ -49,13 +56,14 @@ COMMON = {
     *("config.json", "preprocessor_config.json", "README.md", "LICENSE"),
     *("golden.safetensors", "photograph.png"),
 }
-"""Files of every variant."""
+"""Files that every variant has."""
 
 VERIFICATION = {"input": "", "measure": "max_abs", "limit": 1e-4, "passed": True, "comparisons": []}
 
 
 def contents(seed: int = 0) -> dict[str, bytes]:
-    """The files by name; another seed gives other models, and the same licence."""
+    """Return the contents of the files by name. Another seed gives other models and the same
+    licence."""
     noise = np.random.default_rng(seed).bytes
     return {
         "onnx/model.onnx": mean_of_pixels(1 + seed),
@@ -71,8 +79,8 @@ def contents(seed: int = 0) -> dict[str, bytes]:
     }
 
 
-def manifest(held: dict[str, bytes], **changes: object) -> dict:
-    """What a build says of these files."""
+def manifest(files: dict[str, bytes], **changes: object) -> dict:
+    """Return the manifest that a build writes for these files, with `changes` of its fields."""
     record = {
         "format": "jax-onnx-zoo manifest",
         "format_version": 2,
@@ -91,7 +99,7 @@ def manifest(held: dict[str, bytes], **changes: object) -> dict:
         "tools": {},
         "files": [
             {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for name, data in held.items()
+            for name, data in files.items()
         ],
         "variants": {
             name: {
@@ -103,7 +111,7 @@ def manifest(held: dict[str, bytes], **changes: object) -> dict:
                 "verification": dict(VERIFICATION),
             }
             for name, parts in VARIANTS.items()
-            if set(parts) <= set(held)
+            if set(parts) <= set(files)
         },
         "complete": True,
     }
@@ -111,17 +119,17 @@ def manifest(held: dict[str, bytes], **changes: object) -> dict:
 
 
 def published(files: dict[str, bytes], **changes: object) -> dict[str, bytes]:
-    """The files and their manifest."""
+    """Return the files with their manifest."""
     return {**files, "manifest.json": json.dumps(manifest(files, **changes)).encode()}
 
 
 def listed(folder: Path) -> set[str]:
-    """The names of all files below a folder."""
+    """Return the paths of all files below a folder."""
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:
-    """Put files into a folder."""
+    """Write files into a folder and return it."""
     for name, data in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
-"""A small network of every family in every format, each file written by whose format it is.
+"""A small network of every family in every format. Each file is written by the library that the
+format belongs to.
 
-timm is not installed here: its layouts (1.0.31) are written down below.
+timm is not installed here: the functions below write its layouts (1.0.31).
 """
 
 import re
@@ -52,7 +53,7 @@ NAMES = (
     ),
     *("dinov2_vits14_ade20k_ms", "tipsv2_vitb14", "clip_vitb32"),
 )
-"""One of each family, and those whose tensors are others than its."""
+"""One model of each family, and models whose tensors differ from those of their family."""
 
 TRANSFORMERS = {
     "clip": clip,
@@ -72,42 +73,45 @@ ORIGINALS = ("meta", "google", "original")
 
 
 def small(name: str) -> ModelInfo:
-    """An entry of the registry for a small network."""
+    """Return a model's entry with small networks in place of the published ones."""
     entry = zoo.info(name)
-    published = tuple(replace(each, config=nano(each.config)) for each in entry.published)
+    published = tuple(
+        replace(publication, config=nano(publication.config)) for publication in entry.published
+    )
     return replace(entry, config=nano(entry.config), published=published)
 
 
 @cache
 def leaves(name: str, who: str) -> dict[str, Float32]:
-    """Seeded leaves of the network whose weights somebody publishes.
+    """Return seeded leaves of the network that a publisher's file has. `who` is the name of its
+    naming.
 
-    Where it is that of the first who publishes them, they are what that file gives: with
-    DINOv3's masks in its biases. An author's own file has what `write` puts there.
+    For the network of the first publisher they are what its file gives, with DINOv3's masks in the
+    biases. For an author's own file they are those of the file that `write` writes.
     """
     entry = small(name)
     first, config = entry.namings[0], entry.config_for(who)
     if who in ORIGINALS and who != first.name:
-        naming = next(each for each in entry.namings if each.name == who)
+        naming = next(naming for naming in entry.namings if naming.name == who)
         return leaves_of(config, naming, state_of(config, naming, 4))
     if config != entry.config_for(first.name) and entry.family == "dinov2":
-        # As timm converts Meta's: the class token has its position.
-        found = leaves(name, first.name)
-        token, rows = found["cls_token"], found["global_pos_embed.weight"]
-        return found | {"cls_token": token + rows[:1], "global_pos_embed.weight": rows[1:]}
+        # timm converts Meta's file in this way: it adds the class token's position to the token.
+        leaves_of_meta = leaves(name, first.name)
+        token, rows = leaves_of_meta["cls_token"], leaves_of_meta["global_pos_embed.weight"]
+        return leaves_of_meta | {"cls_token": token + rows[:1], "global_pos_embed.weight": rows[1:]}
     if config != entry.config_for(first.name) or first.name == "huggingface":
         return values_of(config)
     return leaves_of(config, first, state_of(config, first, 4))
 
 
 def equimo_settings(name: str, config: Config) -> dict:
-    """What makes Equimo's network of a name as small as ours."""
+    """Return the settings that make Equimo's network of this name as small as ours."""
     from equimo.models.vit import _VIT_REGISTRY
 
-    many = isinstance(_VIT_REGISTRY[name][1]["num_heads"], list)
+    is_list = isinstance(_VIT_REGISTRY[name][1]["num_heads"], list)
     return {
         "dim": config.dim,
-        "num_heads": [config.heads] if many else config.heads,
+        "num_heads": [config.heads] if is_list else config.heads,
         "depths": [config.depth],
         "mlp_ratio": config.hidden * (1.5 if config.ffn.startswith("swiglu") else 1) / config.dim,
         "img_size": (config.positions.grid if config.positions else 4) * config.patch_size,
@@ -116,15 +120,15 @@ def equimo_settings(name: str, config: Config) -> dict:
 
 
 def in_equimo(name: str, config: Config, values: Values):
-    """Equimo's model with these leaves."""
+    """Return Equimo's model with these leaves."""
     if isinstance(config, ConvNeXtConfig):
         return convnext.equimo_model(config, values)
-    theirs = f"{name}_pretrain_lvd1689m" if name.startswith("dinov3") else name
-    return equimo_model(theirs, values, **equimo_settings(theirs, config))
+    equimo_name = f"{name}_pretrain_lvd1689m" if name.startswith("dinov3") else name
+    return equimo_model(equimo_name, values, **equimo_settings(equimo_name, config))
 
 
 def in_transformers(name: str, config: Config, values: Values):
-    """transformers' model with these leaves."""
+    """Return transformers' model with these leaves."""
     family = convnext if "convnext" in name else TRANSFORMERS[zoo.info(name).family]
     return family.transformers(config, values)
 
@@ -136,40 +140,44 @@ RENAMED = {
     ),
     "dinov2": (("register_tokens", "reg_token"), ("mlp.w12", "mlp.fc1"), ("mlp.w3", "mlp.fc2")),
 }
-"""Meta's names and timm's."""
+"""Pairs of Meta's name and timm's name, by family."""
 
 
 def renamed(state: Values, family: str) -> dict[str, Float32]:
-    out = dict(state)
+    """Return the tensors of Meta's file in timm's names."""
+    renamed_state = dict(state)
     for old, new in RENAMED[family]:
-        out = {key.replace(old, new): value for key, value in out.items()}
-    return {key: np.ascontiguousarray(value) for key, value in out.items()}
+        renamed_state = {key.replace(old, new): value for key, value in renamed_state.items()}
+    return {key: np.ascontiguousarray(value) for key, value in renamed_state.items()}
 
 
 def dinov3_by_timm(state: Values) -> dict[str, Float32]:
-    """Masks in the biases, and those in parts; no periods, and neither mask nor unused norm."""
-    out = {}
+    """Return the tensors of Meta's file as timm writes them: the masks are multiplied into the
+    biases, which are split by projection. The rotary periods, the mask token and an unused norm are
+    left out."""
+    tensors = {}
     for key, value in state.items():
         if key.endswith("qkv.bias"):
-            query, _, third = np.split(value * state[f"{key}_mask"], 3)
-            out[key.replace("qkv.bias", "q_bias")] = query
-            out[key.replace("qkv.bias", "v_bias")] = third
+            query, _, bias_of_values = np.split(value * state[f"{key}_mask"], 3)
+            tensors[key.replace("qkv.bias", "q_bias")] = query
+            tensors[key.replace("qkv.bias", "v_bias")] = bias_of_values
         elif not re.match(r"mask_token|rope_embed|local_cls_norm|.*bias_mask$", key):
-            out[key] = value
-    return renamed(out, "dinov3")
+            tensors[key] = value
+    return renamed(tensors, "dinov3")
 
 
 def dinov2_by_timm(state: Values) -> dict[str, Float32]:
-    """No mask token; with registers the class token has its position."""
-    out = {key: value for key, value in state.items() if key != "mask_token"}
+    """Return the tensors of Meta's file as timm writes them: without the mask token, and with
+    registers the class token contains its position."""
+    tensors = {key: value for key, value in state.items() if key != "mask_token"}
     if "register_tokens" in state:
-        out["cls_token"] = state["cls_token"] + state["pos_embed"][:, :1]
-        out["pos_embed"] = state["pos_embed"][:, 1:]
-    return renamed(out, "dinov2")
+        tensors["cls_token"] = state["cls_token"] + state["pos_embed"][:, :1]
+        tensors["pos_embed"] = state["pos_embed"][:, 1:]
+    return renamed(tensors, "dinov2")
 
 
 def timm_state(name: str, naming: Naming = timm_names.VIT) -> dict[str, Float32]:
-    """The tensors of timm's file."""
+    """Return the tensors of timm's file of a small network."""
     entry = small(name)
     if "convnext" in name:
         return convnext.timm_state(leaves(name, "timm"), naming is convnext_names.TIMM_CONVOLVED)
@@ -184,15 +192,16 @@ def timm_state(name: str, naming: Naming = timm_names.VIT) -> dict[str, Float32]
 
 
 def write(folder: Path, name: str, naming: Naming) -> Path:
-    """The file of a small network in a format, by the library that it belongs to."""
+    """Write the file of a small network in the format of a naming, with the library of that format.
+    Return its path."""
     from equimo.io import save_model
 
     who, config = naming.name, small(name).config_for(naming.name)
     path = folder / {"equimo": "w.tar.lz4", "google": "w.npz", "huggingface": "hf"}.get(who, "w")
     if who in ORIGINALS:
         is_depth = zoo.info(name).family == "depth_anything"
-        own = depth_anything.authors_state(leaves(name, who)) if is_depth else None
-        state = own or state_of(config, naming, 4)
+        authors_state = depth_anything.authors_state(leaves(name, who)) if is_depth else None
+        state = authors_state or state_of(config, naming, 4)
         if who == "google":
             np.savez_compressed(path, **state)
         else:

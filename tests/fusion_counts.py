@@ -126,34 +126,36 @@ def write(counts: Mapping[str, Counts]) -> None:
 
 def differences(name: str, written: Counts, counted: Counts) -> list[str]:
     """Return one sentence for each number that differs."""
-    found = []
+    sentences = []
     for opset in OPSETS:
         old, new = (line.get(opset, line.get(ANY, {})) for line in (written, counted))
         if old.get("error") != new.get("error"):
-            found.append(f"{name} at {opset}: {old.get('error')} -> {new.get('error')}")
+            sentences.append(f"{name} at {opset}: {old.get('error')} -> {new.get('error')}")
         for kind in ("operators", "missed"):
             before, after = old.get(kind, {}), new.get(kind, {})
-            found += [
+            sentences += [
                 f"{name} at {opset}: {key}: {before.get(key, 0)} -> {after.get(key, 0)}"
                 for key in sorted({*before, *after})
                 if before.get(key, 0) != after.get(key, 0)
             ]
-    return found
+    return sentences
 
 
 def _update(chosen: Mapping[str, Convert], known: Iterable[str], resume: bool) -> None:
-    """Write the lines of the chosen programs; lines of programs that are not known are deleted."""
+    """Write the lines of the chosen programs. Lines of programs that are not in ``known`` are
+    deleted. With ``resume`` only missing lines are written."""
     names = {*known}
     counts = {name: line for name, line in read()[1].items() if name in names}
-    left = [name for name in chosen if not (resume and name in counts)]
-    for start in range(0, len(left), BATCH):
-        counts |= {name: count(chosen[name]) for name in left[start : start + BATCH]}
+    remaining = [name for name in chosen if not (resume and name in counts)]
+    for start in range(0, len(remaining), BATCH):
+        counts |= {name: count(chosen[name]) for name in remaining[start : start + BATCH]}
         write(counts)
         jax.clear_caches()
-        print(f"{min(start + BATCH, len(left))} of {len(left)}", flush=True)
+        print(f"{min(start + BATCH, len(remaining))} of {len(remaining)}", flush=True)
 
 
 def _compare(chosen: Mapping[str, Convert]) -> None:
+    """Print the differences between the chosen programs and the file."""
     _, written = read()
     for number, (name, convert) in enumerate(chosen.items()):
         for sentence in differences(name, written.get(name, {}), count(convert)):
@@ -169,11 +171,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the file")
     parser.add_argument("--resume", action="store_true", help="write only lines that are missing")
     options = parser.parse_args()
-    every = programs()
+    all_programs = programs()
     prefixes = tuple(options.prefix) or ("",)
-    chosen = {name: convert for name, convert in every.items() if name.startswith(prefixes)}
+    chosen = {name: convert for name, convert in all_programs.items() if name.startswith(prefixes)}
     if options.write:
-        _update(chosen, every, options.resume)
+        _update(chosen, all_programs, options.resume)
     else:
         _compare(chosen)
 

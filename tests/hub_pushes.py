@@ -1,4 +1,5 @@
-"""A server on loopback that takes commits as a model hub does, or refuses them at some step."""
+"""A server on loopback that accepts commits as a model hub does, or refuses them at a chosen
+step."""
 
 import base64
 import hashlib
@@ -15,7 +16,9 @@ TOKEN = "t0ken"
 
 @dataclass
 class Pushes:
-    """Repositories, as files by branch. `failing` are statuses by step: create, preupload, …"""
+    """The state of the server. `repositories` are files by branch and repository. `failing` are the
+    statuses with which it refuses a step, such as create or preupload, and `steps` are the steps
+    that it was asked for."""
 
     repositories: dict[str, dict[str, dict[str, bytes]]] = field(default_factory=dict)
     private: dict[str, bool] = field(default_factory=dict)
@@ -27,29 +30,30 @@ class Pushes:
 
 
 def names_of(data: bytes) -> tuple[str, str]:
-    """Git's name for a content, and its sha256."""
+    """Return git's name of a content, and its sha256."""
     blob = b"blob %d\0" % len(data) + data
     return hashlib.sha1(blob, usedforsecurity=False).hexdigest(), hashlib.sha256(data).hexdigest()
 
 
 def is_large(name: str) -> bool:
-    """Whether the hub wants a file apart from the commit."""
+    """Return whether the hub stores a file apart from the commit."""
     return ".onnx" in name or name.endswith((".png", ".safetensors"))
 
 
 def sibling(name: str, data: bytes) -> dict:
-    """A file as the hub describes it."""
+    """Return a file as the hub describes it."""
     blob, digest = names_of(data)
     large = {"lfs": {"sha256": digest, "size": len(data), "pointerSize": 130}}
-    told = {"rfilename": name, "size": len(data), "blobId": blob}
-    return told | (large if is_large(name) else {})
+    description = {"rfilename": name, "size": len(data), "blobId": blob}
+    return description | (large if is_large(name) else {})
 
 
-def mode(name: str, held: dict[str, bytes]) -> dict:
-    """How a file is to be sent, and by which name the hub knows what it has."""
-    known = {"oid": names_of(held[name])[is_large(name)]} if name in held else {}
-    how = "lfs" if is_large(name) else "regular"
-    return {"path": name, "uploadMode": how, "shouldIgnore": False} | known
+def mode(name: str, files: dict[str, bytes]) -> dict:
+    """Return how the client has to send a file, and the hub's name of the content that it has
+    already."""
+    known = {"oid": names_of(files[name])[is_large(name)]} if name in files else {}
+    upload_mode = "lfs" if is_large(name) else "regular"
+    return {"path": name, "uploadMode": upload_mode, "shouldIgnore": False} | known
 
 
 MODEL = "/api/models/([^/]+/[^/]+)"
@@ -63,7 +67,8 @@ ROUTES = {
     "upload": "PUT /upload/([0-9a-f]{64})",
     "commit": f"POST {MODEL}/commit/([^/]+)",
 }
-"""The steps of a push, each with a method of the server that takes what its pattern finds."""
+"""The steps of a push, each with a pattern of its requests. The method `take_STEP` of the server
+receives the groups of the pattern."""
 
 
 @contextmanager
@@ -74,40 +79,40 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
         def route(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             for step, pattern in ROUTES.items():
-                if found := re.fullmatch(pattern, f"{self.command} {self.path}"):
+                if request_match := re.fullmatch(pattern, f"{self.command} {self.path}"):
                     hub.steps.append(step)
                     if step in hub.failing:
                         return self.reply(hub.failing[step], {})
-                    is_open = step in ("look", "upload", "validate")
-                    if not is_open and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                    is_anonymous = step in ("look", "upload", "validate")
+                    if not is_anonymous and self.headers.get("Authorization") != f"Bearer {TOKEN}":
                         return self.reply(401, {})
-                    return getattr(self, f"take_{step}")(body, *found.groups())
+                    return getattr(self, f"take_{step}")(body, *request_match.groups())
             self.reply(404, {})
 
         do_GET = do_POST = do_PUT = route
 
         def tell(self, content: object, status: int = 200) -> None:
-            told = {"Content-Type": "application/json"}
-            self.reply(status, told, json.dumps(content).encode())
+            headers = {"Content-Type": "application/json"}
+            self.reply(status, headers, json.dumps(content).encode())
 
         def take_look(self, _: bytes, repository: str, branch: str) -> None:
             branches = hub.repositories.get(repository, {})
             if branch not in branches:
-                what = "Revision" if branches else "Repo"
-                return self.reply(404, {"X-Error-Code": f"{what}NotFound"})
-            told = [sibling(name, data) for name, data in branches[branch].items()]
-            self.tell({"id": repository, "sha": "0" * 40, "siblings": told})
+                missing = "Revision" if branches else "Repo"
+                return self.reply(404, {"X-Error-Code": f"{missing}NotFound"})
+            siblings = [sibling(name, data) for name, data in branches[branch].items()]
+            self.tell({"id": repository, "sha": "0" * 40, "siblings": siblings})
 
         def take_create(self, body: bytes) -> None:
-            asked = json.loads(body)
-            repository = f"{asked['organization']}/{asked['name']}"
-            told = {"url": f"{hub.url}/{repository}"}
+            request = json.loads(body)
+            repository = f"{request['organization']}/{request['name']}"
+            answer = {"url": f"{hub.url}/{repository}"}
             if repository in hub.repositories:
-                return self.tell(told, 409)
+                return self.tell(answer, 409)
             hub.repositories[repository] = {"main": {}}
-            # Before 1.10 huggingface-hub says it in another way.
-            hub.private[repository] = asked.get("private", asked.get("visibility") == "private")
-            self.tell(told)
+            # huggingface-hub before 1.10 sends `private`, later versions send `visibility`.
+            hub.private[repository] = request.get("private", request.get("visibility") == "private")
+            self.tell(answer)
 
         def take_branch(self, _: bytes, repository: str, name: str) -> None:
             branches = hub.repositories[repository]
@@ -118,8 +123,8 @@ def receiving(hub: Pushes) -> Iterator[Pushes]:
             self.tell({"errors": [], "warnings": []})
 
         def take_preupload(self, body: bytes, repository: str, branch: str) -> None:
-            held = hub.repositories[repository][branch]
-            self.tell({"files": [mode(f["path"], held) for f in json.loads(body)["files"]]})
+            files = hub.repositories[repository][branch]
+            self.tell({"files": [mode(f["path"], files) for f in json.loads(body)["files"]]})
 
         def take_batch(self, body: bytes, _: str) -> None:
             objects = json.loads(body)["objects"]

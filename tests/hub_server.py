@@ -1,4 +1,4 @@
-"""A server on loopback that answers as a model hub does, or as it should not."""
+"""A server on loopback that answers as a model hub does, or with the faults of one."""
 
 import hashlib
 import re
@@ -15,58 +15,62 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Hub:
-    """What the server holds, as `repository@revision/name`, and how it behaves."""
+    """The contents of the server by `repository@revision/name`, and its behaviour."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     status: int | None = None
-    """The answer to every request."""
+    """The status of the answer to every request."""
     statuses: list[int] = field(default_factory=list)
-    """Answers to the next downloads, one each, with the headers `refusal`."""
+    """The statuses of the answers to the next downloads, one for each, with the headers
+    `refusal`."""
     busy: list[int] = field(default_factory=list)
-    """The same for the next requests of any kind."""
+    """The statuses of the answers to the next requests of any kind."""
     refusal: dict[str, str] = field(default_factory=dict)
     cuts: dict[str, list[int]] = field(default_factory=dict)
-    """Bytes of a file at which the connection is closed, download by download."""
+    """Numbers of bytes after which the connection is closed, download by download."""
     whole: bool = False
-    """All of a file is sent where a part was asked for."""
+    """Whether the server sends all of a file where a part was requested."""
     flip: bool = False
-    """One byte that is sent is wrong."""
+    """Whether one byte that the server sends is wrong."""
     small: bool = False
-    """Files have git's names, as small ones do, and not their sha256."""
+    """Whether the server names files by git's digests, as it does for small files, and not by their
+    sha256."""
     token: str | None = None
     branches: dict[str, list[str]] = field(default_factory=dict)
-    """The commits that a `repository@branch` is at, request by request; the last one stays."""
+    """The commits of a `repository@branch`, one for each request; the last one stays."""
     cdn: bool = False
-    """Contents come from another host, which must not see the token."""
+    """Whether contents come from another host, which must not receive the token."""
     stall: int | None = None
-    """So many bytes of a download come before `go` is set; if negative, not even its head."""
+    """The number of bytes of a download that the server sends before `go` is set; if negative, it
+    does not even send the headers."""
     go: threading.Event = field(default_factory=threading.Event)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
 
     @property
     def asked(self) -> list[tuple[str, str | None]]:
-        """The requests for files; the client has questions of its own."""
+        """The requests for files, without the client's requests to the hub's API."""
         return [item for item in self.requests if "/api/" not in item[0]]
 
     def gets(self, name: str) -> list[str | None]:
-        """Of the downloads of one file, the bytes that were asked for."""
-        return [asked for request, asked in self.requests if request == f"GET {name}"]
+        """Return the range of bytes that each download of a file requested."""
+        return [byte_range for request, byte_range in self.requests if request == f"GET {name}"]
 
     def commit(self, repository: str, revision: str) -> str:
-        """Where a revision is now."""
+        """Return the commit of a revision at this request."""
         commits = self.branches.get(f"{repository}@{revision}", [revision])
         return commits.pop(0) if len(commits) > 1 else commits[0]
 
 
 def hub_of(repository: str, files: Mapping[str, bytes], **behaviour: Any) -> Hub:
-    """One with a repository's files at `COMMIT`, which `main` is at."""
-    named = {f"{repository}@{COMMIT}/{name}": data for name, data in files.items()}
-    return Hub(named, branches={f"{repository}@main": [COMMIT]}, **behaviour)
+    """Return a hub that has a repository's files at `COMMIT`, the commit of its branch `main`."""
+    files_by_path = {f"{repository}@{COMMIT}/{name}": data for name, data in files.items()}
+    return Hub(files_by_path, branches={f"{repository}@main": [COMMIT]}, **behaviour)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with a length, so that connections stay, and says nothing."""
+    """A request handler that writes no log. Its answers state their length, so that connections
+    stay open."""
 
     protocol_version = "HTTP/1.1"
 
@@ -83,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Does not mind a client that was killed."""
+    """A server that ignores the lost connection of a client that was killed."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), ConnectionError):
@@ -92,7 +96,7 @@ class Server(ThreadingHTTPServer):
 
 @contextmanager
 def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Run a server while the block runs; gives its port."""
+    """Run a server while the block runs. The block receives its port."""
     server = Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
@@ -123,18 +127,18 @@ def serving(hub: Hub) -> Iterator[Hub]:
                 name = self.path.removeprefix("/cdn/")
                 hub.requests.append((f"{self.command} {name}", self.headers.get("Range")))
                 return self.give(name, COMMIT, send)
-            found = re.fullmatch(r"/(.+)/resolve/([^/]+)/(.+)", self.path)
-            asked, name, commit = self.path, self.path, COMMIT
-            if found:
-                repository, revision, file = found.groups()
+            match = re.fullmatch(r"/(.+)/resolve/([^/]+)/(.+)", self.path)
+            requested, name, commit = self.path, self.path, COMMIT
+            if match:
+                repository, revision, file = match.groups()
                 commit = hub.commit(repository, revision)
-                asked, name = (f"{repository}@{at}/{file}" for at in (revision, commit))
-            hub.requests.append((f"{self.command} {asked}", self.headers.get("Range")))
+                requested, name = (f"{repository}@{at}/{file}" for at in (revision, commit))
+            hub.requests.append((f"{self.command} {requested}", self.headers.get("Range")))
             if hub.status is not None:
                 return self.reply(hub.status, {})
-            if hub.statuses and found and send:
+            if hub.statuses and match and send:
                 return self.reply(hub.statuses.pop(0), hub.refusal)
-            if hub.busy and found:
+            if hub.busy and match:
                 return self.reply(hub.busy.pop(0), hub.refusal)
             if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
                 return self.reply(401, {"X-Error-Code": "GatedRepo"})
@@ -156,8 +160,8 @@ def serving(hub: Hub) -> Iterator[Hub]:
 
         def give(self, name: str, commit: str, send: bool) -> None:
             content = hub.files[name]
-            asked = None if hub.whole else self.headers.get("Range")
-            start = int((asked or "bytes=0-").removeprefix("bytes=")[:-1])
+            byte_range = None if hub.whole else self.headers.get("Range")
+            start = int((byte_range or "bytes=0-").removeprefix("bytes=")[:-1])
             if start >= len(content) > 0:
                 return self.reply(416, {})
             self.send_response(206 if start else 200)

@@ -2,10 +2,10 @@
 
     python -m tests.import_layers
 
-A package here is a folder or a single module directly below ``zoo``, ``converter`` or ``weights``.
-Imports inside of functions count too. A layer is a set of packages that import only lower layers.
-Packages that import each other are in no layer, and the command ends with 1. ``__main__`` modules
-start a program and are imported by nobody: they are left out.
+A package here is a folder or a module directly below ``zoo``, ``converter`` or ``weights``. Imports
+inside of functions count too. A layer is a set of packages that import only lower layers. Packages
+that import each other are in no layer, and the command then ends with 1. ``__main__`` modules are
+left out, because no module imports them.
 """
 
 import sys
@@ -22,11 +22,11 @@ class Layers(NamedTuple):
 
     lowest_first: list[list[str]]
     imports: dict[str, set[str]]
-    """By package the packages that it imports."""
+    """The packages that each package imports."""
 
     @property
     def edges(self) -> int:
-        """The number of pairs of packages of which the first imports the second."""
+        """The number of pairs of packages in which the first imports the second."""
         return sum(map(len, self.imports.values()))
 
 

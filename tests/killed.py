@@ -1,7 +1,8 @@
-"""Commands that are watched, and stopped at the n-th thing they do to the files of a folder.
+"""Run commands that are watched, and that are stopped at the n-th change of the files of a folder.
 
-A server imports everything once and forks for each command, since an import takes longer than most
-of them. A command has no more rights than the owner of its files, whoever runs the tests.
+A server imports everything once and forks a process for each command, because an import takes
+longer than most commands. A command has the rights of the owner of its files, even if root runs the
+tests.
 """
 
 import ctypes
@@ -38,16 +39,16 @@ REMOVALS = {"os.remove", "os.rmdir"}
 WRITES = REMOVALS | {"os.rename", "os.mkdir", "os.truncate", "os.utime", "open"}
 
 STOPPED = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130, "ENOSPC": 2}
-"""What happens at a change of the files, and the exit status after it."""
+"""What happens to a command at the chosen change, and its exit status."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """A command, and at which change of the folder's files it is stopped; 0 is never.
+    """A command, and the change of the folder's files at which it is stopped; 0 means never.
 
-    After `-c` there is a program instead, with its arguments in `sys.argv`.
-    What it prints goes to `output`.out and `output`.err, if that is given. `limits` are numbers of
-    `resource` and what they are set to. After so many seconds it is killed.
+    If the first argument is `-c`, the second is a Python program and the others are its `sys.argv`.
+    The command prints to `output`.out and `output`.err if `output` is not empty. `limits` are
+    limits of `resource` and their values. After `seconds` the command is killed.
     """
 
     folder: str
@@ -60,7 +61,8 @@ class Order:
 
 
 class Outcome(NamedTuple):
-    """An exit status, negative for a signal, and what the command did to the folder and took."""
+    """The result of a command: its exit status, which is negative for a signal, the number of
+    changes in the folder, and the time and memory that it took."""
 
     status: int
     changes: int
@@ -69,10 +71,11 @@ class Outcome(NamedTuple):
 
 
 class Watch:
-    """Counts what happens to the files of a folder, and strikes."""
+    """An audit hook that counts changes of a folder's files, and stops the command at the chosen
+    one."""
 
-    def __init__(self, order: Order, told: connection.Connection) -> None:
-        self.order, self.told, self.count, self.struck = order, told, 0, False
+    def __init__(self, order: Order, sender: connection.Connection) -> None:
+        self.order, self.sender, self.count, self.has_failed = order, sender, 0, False
         self.lock = threading.RLock()  # a handler of a signal may change files as well
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
@@ -86,13 +89,14 @@ class Watch:
             self.change(event)
 
     def change(self, event: str) -> None:
-        """Count one, which no other thread does meanwhile, so that the wanted one is met."""
+        """Count a change. The lock keeps other threads from counting meanwhile, so that the chosen
+        number is met."""
         self.count += 1
-        self.told.send(None)
+        self.sender.send(None)
         if self.order.action == "ENOSPC":
-            # Removing needs no room: the next change that does is refused.
-            if self.count >= self.order.at > 0 and not self.struck and event not in REMOVALS:
-                self.struck = True
+            # Removing a file needs no space on the disk, so the next change that does fails.
+            if self.count >= self.order.at > 0 and not self.has_failed and event not in REMOVALS:
+                self.has_failed = True
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         elif self.count == self.order.at:
             os.kill(os.getpid(), getattr(signal, self.order.action))
@@ -103,66 +107,68 @@ CAPABILITIES = 0x20080522
 
 
 def give_up_privileges() -> None:
-    """Let permissions hold for root, too; its own files stay its own."""
+    """Give up root's capabilities, so that file permissions apply to root too. Root stays the owner
+    of its files."""
     if sys.platform == "linux" and os.geteuid() == 0:
-        header, none = (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
-        assert ctypes.CDLL(None).capset(header, none) == 0
+        header, no_capabilities = (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
+        assert ctypes.CDLL(None).capset(header, no_capabilities) == 0
 
 
-def perform(order: Order, told: connection.Connection) -> None:
-    """Run the command in this process, which ends with it."""
+def perform(order: Order, sender: connection.Connection) -> None:
+    """Run the command in this process, and end the process with it."""
     from zoo import cli
 
     os.chdir(order.folder)
     for number, kind in ((1, ".out"), (2, ".err")):
-        place = order.output + kind if order.output else os.devnull
-        with open(place, "wb") as file:
+        path = order.output + kind if order.output else os.devnull
+        with open(path, "wb") as file:
             os.dup2(file.fileno(), number)
     give_up_privileges()
     for limit, number in order.limits:
         resource.setrlimit(limit, (number, number))
     sys.argv = ["zoo", *order.arguments]
-    code = 99  # of what has a traceback
+    code = 99  # of a command that ends with a traceback
     try:
-        sys.addaudithook(Watch(order, told))
+        sys.addaudithook(Watch(order, sender))
         if order.arguments[0] == "-c":
             sys.argv = order.arguments
             exec(order.arguments[1], {})
             code = 0
         else:
             cli.main()
-    except SystemExit as left:
-        code = int(left.code or 0)
+    except SystemExit as exit_request:
+        code = int(exit_request.code or 0)
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
-        told.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        sender.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         os._exit(code)
 
 
 OFF = {"ORT_DISABLE_TELEMETRY": "1"}
-"""As commands do, before ONNX Runtime is imported, which would keep a data base open."""
+"""Variables that keep ONNX Runtime from opening its telemetry database. Commands set them before
+they import it, but the server imports it once."""
 
 
 @contextmanager
 def commands(**variables: str) -> Iterator[Callable[[Order], Outcome]]:
-    """A function that runs one."""
+    """Start the server. The block receives a function that runs a command."""
     context = get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
 
     def run(order: Order) -> Outcome:
-        seen, told = context.Pipe(duplex=False)
-        process = context.Process(target=perform, args=(order, told))
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=perform, args=(order, sender))
         start = time.monotonic()
         process.start()
-        told.close()
+        sender.close()
         count, megabytes = 0, 0.0
         try:
-            while seen.poll(order.seconds - time.monotonic() + start):
-                said = seen.recv()
-                count += said is None
-                megabytes = said or megabytes
+            while receiver.poll(order.seconds - time.monotonic() + start):
+                message = receiver.recv()
+                count += message is None
+                megabytes = message or megabytes
             process.kill()
         except EOFError:
             pass
@@ -171,5 +177,5 @@ def commands(**variables: str) -> Iterator[Callable[[Order], Outcome]]:
         return Outcome(process.exitcode, count, time.monotonic() - start, megabytes)
 
     with mock.patch.dict(os.environ, variables | OFF):
-        forkserver.ensure_running()  # the variables are read where modules are imported
+        forkserver.ensure_running()  # modules read the variables when they are imported
         yield run

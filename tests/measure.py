@@ -1,6 +1,7 @@
-"""Every family against other people's implementations: `python -m tests.measure`.
+"""Measure the difference between our models and other implementations of them: `python -m
+tests.measure`.
 
-The numbers go to `benchmarks/results/models.json`, the table that people read is rendered
+The command writes the numbers to `benchmarks/results/models.json`, and the page `docs/models.md`
 from them.
 """
 
@@ -55,9 +56,9 @@ FAMILIES = (
     "digits",
 )
 REFERENCES: dict[str, dict[str, Reference]] = {
-    name: found
+    name: references
     for family in FAMILIES
-    for name, found in import_module(f"tests.references.{family}").REFERENCES.items()
+    for name, references in import_module(f"tests.references.{family}").REFERENCES.items()
 }
 
 FOLDER = Path(__file__).parents[1] / "docs"
@@ -72,7 +73,7 @@ MODELS = (
     *("dinov2_vits14_voc2012_linear", "tipsv2_vitb14", "clip_vitb32", "swinv2_tiny_window8_256"),
     *("deit_tiny_distilled_patch16_224", "rf_detr_nano", "deimv2_s"),
 )
-"""One of each family."""
+"""One model of each family."""
 
 GOLDENS = ("dinov3_vits16", "dinov2_vits14", "dinov2_vits14_reg", "dinov3_convnext_tiny")
 IN_PRECISIONS = (
@@ -81,13 +82,14 @@ IN_PRECISIONS = (
 )
 PRECISION_OPSET = 23
 ON_CPUS = [name for name, traits in PRECISIONS.items() if traits.half != "bfloat16"]
-"""Precisions that ONNX Runtime has kernels for on a CPU; their files are of one opset."""
+"""Precisions for which ONNX Runtime has CPU kernels. Their files are measured at one opset."""
 
 Row = dict[str, Any]
 
 
 def counts(entry: ModelInfo) -> Row:
-    """Nodes of the file of native size at two opsets, fused operators at the newer."""
+    """Return the numbers of nodes of the file for the native size at two opsets, and the fused
+    operators at the newer one."""
     model, size = abstract(entry.config), Signature(entry.native, None)
     old, new = (convert_model(model, opset, size).report for opset in (18, 23))
     fused = {name: count for name, count in new.fused.items() if count}
@@ -95,19 +97,21 @@ def counts(entry: ModelInfo) -> Row:
 
 
 def outputs(model: Network, image: np.ndarray) -> Arrays:
-    """A model's outputs for one image, in JAX."""
+    """Return a model's outputs for one image, computed in JAX."""
     result = eqx.filter_jit(lambda model, x: model(x))(model, image)
     return {name: np.asarray(value) for name, value in by_name(result).items()}
 
 
-def worst(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Largest absolute and relative error of the outputs that both have."""
-    errors = [compare(got[name], wanted[name]) for name in wanted]
+def worst(
+    actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+) -> tuple[float, float]:
+    """Return the largest absolute and the largest relative error over the outputs in `expected`."""
+    errors = [compare(actual[name], expected[name]) for name in expected]
     return max(error.max_abs for error in errors), max(error.max_rel for error in errors)
 
 
 def files(model: Network, values: Any, signature: Signature) -> Iterator[Any]:
-    """(opset, live session) of a model's files."""
+    """Yield the opset and a live session of a model's file, for each opset of `OPSETS`."""
     for opset in OPSETS:
         export = convert_model(model, opset, signature)
         with tempfile.TemporaryDirectory() as folder:
@@ -116,11 +120,11 @@ def files(model: Network, values: Any, signature: Signature) -> Iterator[Any]:
 
 
 PUBLISHER = {"transformers": "huggingface"}
-"""Whose network a reference computes, where the two are not called the same."""
+"""The publisher of the network that a reference computes, if the reference has another name."""
 
 
 def measure(name: str) -> Iterator[Row]:
-    """One representative of a family on seeded weights, at its native size."""
+    """Yield the row of a model with seeded weights, at its native size."""
     entry = zoo.info(name)
     size = entry.native
     image = make_image(1, *size)
@@ -130,14 +134,14 @@ def measure(name: str) -> Iterator[Row]:
         values, model = values_of(config), model_of(config)
         error, relative = worst(outputs(model, image), reference(config, values, image))
         against[who] = {"abs": error, "rel": relative}
-    values, wanted = values_of(entry.config), outputs(model_of(entry.config), image)
+    values, expected = values_of(entry.config), outputs(model_of(entry.config), image)
     ranks = entry.config.task.align_outputs is not keep_outputs
     images = perturb_inputs({"image": image}) if ranks else ()
-    moved = [outputs(model_of(entry.config), near) for (near,) in images]
+    nearby = [outputs(model_of(entry.config), perturbed) for (perturbed,) in images]
     runtime = {}
     for opset, live in files(abstract(entry.config), values, Signature(size, None)):
-        got = {output: value[0] for output, value in run(live, [image[None]]).items()}
-        runtime[str(opset)], _ = worst(got, nearest_within_rounding(got, wanted, moved))
+        actual = {output: value[0] for output, value in run(live, [image[None]]).items()}
+        runtime[str(opset)], _ = worst(actual, nearest_within_rounding(actual, expected, nearby))
     yield {
         **{"model": name, "family": entry.family, "size": list(size)},
         **{"parameters": entry.parameters, "against": against, "onnxruntime": runtime},
@@ -147,7 +151,7 @@ def measure(name: str) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Original:
-    """A network with the seeded weights, and what the original made of them."""
+    """A network with seeded weights, and the stored outputs of the original implementation."""
 
     config: Config
     values: Arrays
@@ -158,22 +162,23 @@ class Original:
         return bind(abstract(self.config), self.values)
 
     def at(self, size: str) -> tuple[np.ndarray, Arrays]:
-        """An image, and what is stored for it."""
-        start = f"{size}/"
-        case = {k.removeprefix(start): v for k, v in self.expected.items() if k.startswith(start)}
+        """Return an image of a size, and the outputs that are stored for it."""
+        prefix = f"{size}/"
+        case = {k.removeprefix(prefix): v for k, v in self.expected.items() if k.startswith(prefix)}
         image = make_image(int(case["image_seed"]), *map(int, size.split("x")))
         assert digest({"image": image[None]}) == str(case["image_sha256"])
         return image, case
 
-    def pairs(self, rows: np.ndarray, pooled: np.ndarray, case: Arrays) -> list[Any]:
-        """What was computed of one image, and what it should be."""
-        first = self.config.prefix_tokens
-        patches = rows[first:]
+    def pairs(self, tokens: np.ndarray, pooled: np.ndarray, case: Arrays) -> list[Any]:
+        """Return pairs of a computed and a stored output of one image. `rows` are the computed
+        tokens, and `pooled` is the pooled vector."""
+        first_patch = self.config.prefix_tokens
+        patches = tokens[first_patch:]
         assert len(patches) == case["num_patches"]
         return [
             (pooled, case["x_norm_clstoken"][0]),
-            (rows[0], case["x_norm_clstoken"][0]),
-            (rows[1:first], case["x_storage_tokens"][0]),
+            (tokens[0], case["x_norm_clstoken"][0]),
+            (tokens[1:first_patch], case["x_storage_tokens"][0]),
             (patches[case["patch_indices"]], case["x_norm_patchtokens_16"][0]),
             (patches.mean(0), case["patch_mean"][0]),
         ]
@@ -181,41 +186,44 @@ class Original:
 
 @lru_cache(1)
 def original(name: str) -> Original:
-    """One of `GOLDENS`, or the small one with the switches of DINOv3's largest."""
+    """Return the original of this name: one of `GOLDENS`, or the small network with the options of
+    DINOv3's largest one."""
     with np.load(GOLDEN / f"{name}.npz") as file:
         expected = dict(file)
     entry = zoo.info("dinov3_vit7b16" if name == "dinov3_tiny7b" else name)
     config, naming = TINY7B if name == "dinov3_tiny7b" else entry.config, entry.namings[0]
     state = state_of(config, naming, int(expected["seed"]))
-    assert digest(state) == str(expected["state_sha256"]), "other keys, or other random numbers"
+    assert digest(state) == str(expected["state_sha256"]), "other keys or other numbers"
     return Original(config, leaves_of(config, naming, state), expected)
 
 
 def measure_golden(name: str) -> Iterator[Row]:
-    """The original's own outputs, at every size there is: in JAX and in ONNX Runtime."""
+    """Yield a row for each stored size: the difference to the original's outputs in JAX and in ONNX
+    Runtime."""
     golden = original(name)
 
-    def error(got: Arrays) -> float:
-        pairs = golden.pairs(got["last_hidden_state"], got["pooler_output"], want)
+    def error(actual: Arrays) -> float:
+        pairs = golden.pairs(actual["last_hidden_state"], actual["pooler_output"], stored)
         return max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs)
 
     sizes = {key.partition("/")[0] for key in golden.expected if "/" in key}
     for size in sorted(sizes, key=lambda text: [int(side) for side in text.split("x")]):
-        image, want = golden.at(size)
+        image, stored = golden.at(size)
         row: Row = {"model": name, "size": list(image.shape[1:])}
         row["jax"] = error(outputs(golden.model, image))
         for label, signature in (("fixed", image.shape[1:]), ("open", None)):
             row[label] = {}
             shapes = abstract(golden.config)
             for opset, live in files(shapes, golden.values, Signature(signature, None)):
-                got = {k: v[0] for k, v in run(live, [image[None]]).items()}
-                row[label][str(opset)] = error(got)
+                actual = {k: v[0] for k, v in run(live, [image[None]]).items()}
+                row[label][str(opset)] = error(actual)
         yield row
 
 
 def measure_precisions(name: str) -> Iterator[Row]:
-    """The least cosine of a file's outputs to those of float32 in JAX, in each precision, at the
-    native size and at one that is no square: files of both have open sizes."""
+    """Yield the smallest cosine between a file's outputs and those of float32 in JAX, in each
+    precision. The rows are for the native size and for a size that is not square; files of both
+    have open sizes."""
     entry = zoo.info(name)
     height, width = entry.native
     model, values = model_of(entry.config), values_of(entry.config)
@@ -224,23 +232,25 @@ def measure_precisions(name: str) -> Iterator[Row]:
         exact = Path(folder) / "fp32.onnx"
         convert_model(abstract(entry.config), PRECISION_OPSET, signature).save(exact, values=values)
         sample = make_image(1, height, width)[None]
-        lives = {}
+        sessions = {}
         for precision in ON_CPUS:
             path = Path(folder) / f"{precision}.onnx"
             if precision != "fp32":
                 write_lower_precision(exact, path, precision, [sample])
-            lives[precision] = converter.session(path)
+            sessions[precision] = converter.session(path)
         for size in ((height, width), (height - stride, width + 2 * stride)):
             image = make_image(2, *size)
-            wanted, cosines = outputs(model, image), {}
-            for precision, live in lives.items():
-                got = {output: value[0] for output, value in run(live, [image[None]]).items()}
-                cosines[precision] = min(compare(got[key], wanted[key]).cosine for key in wanted)
+            expected, cosines = outputs(model, image), {}
+            for precision, session in sessions.items():
+                actual = {output: value[0] for output, value in run(session, [image[None]]).items()}
+                cosines[precision] = min(
+                    compare(actual[key], expected[key]).cosine for key in expected
+                )
             yield {"model": name, "size": list(size), "cosine": cosines}
 
 
 def render(content: Mapping[str, Any]) -> str:
-    """The tables as Markdown."""
+    """Return the page with its tables, as Markdown."""
     lines = [INTRODUCTION, *_table(MODEL_COLUMNS, content["models"]), "", GOLDEN_TEXT]
     lines += [*_table(GOLDEN_COLUMNS, content["goldens"]), "", PRECISION_TEXT]
     return "\n".join([*lines, *_table(PRECISION_COLUMNS, content["precisions"]), ""])
@@ -254,13 +264,14 @@ def _table(columns: Mapping[str, Any], rows: list[Row]) -> Iterator[str]:
 
 
 def _at(*keys: str) -> Callable[[Row], str]:
-    """The number at a place of a row, if there is one."""
+    """Return a function of a row that formats the number at these keys, or gives `-` if the row has
+    none."""
 
     def cell(row: Row) -> str:
-        found: Any = row
+        value: Any = row
         for key in keys:
-            found = found.get(key, {})
-        return f"{found:.1e}" if found != {} else "-"
+            value = value.get(key, {})
+        return f"{value:.1e}" if value != {} else "-"
 
     return cell
 
@@ -319,7 +330,8 @@ ONNX Runtime on a CPU, which has no kernels for bfloat16. The second size of eac
 
 
 def main() -> None:
-    """Measure everything and write both files. Models named on the command line only, if any."""
+    """Measure the models that the command line names, or all models. Write the JSON file and the
+    page."""
     chosen = sys.argv[1:]
     path = RESULTS / "models.json"
     content = json.loads(path.read_text()) if path.exists() else {"models": [], "goldens": []}
@@ -330,8 +342,8 @@ def main() -> None:
     for table, names, rows_of in tables:
         for name in (name for name in names if not chosen or name in chosen):
             print(table, name, file=sys.stderr)
-            kept = [row for row in content.get(table, ()) if row["model"] != name]
-            content[table] = kept + list(rows_of(name))
+            other_rows = [row for row in content.get(table, ()) if row["model"] != name]
+            content[table] = other_rows + list(rows_of(name))
             jax.clear_caches()
     path.write_text(json.dumps(content, indent=1) + "\n")
     (FOLDER / "models.md").write_text(render(content))

@@ -1,4 +1,4 @@
-"""Files of checkpoints that hold noise: what caches and hubs are asked for in tests."""
+"""Checkpoint files of random numbers, for tests of caches and hubs."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def checkpoint(size: int, seed: int = 0) -> bytes:
-    """A sound safetensors file of about so many bytes, of one tensor."""
+    """Return a valid safetensors file of about `size` bytes with one tensor."""
     count = size // 4
     table = {"noise": {"dtype": "F32", "shape": [count], "data_offsets": [0, 4 * count]}}
     text = json.dumps(table).encode()

@@ -1,7 +1,7 @@
-"""Notebooks, run as a reader runs them, without a network and without anybody's weights.
+"""Run notebooks as a reader runs them, without a network and without weights that exist already.
 
-`python -m tests.notebooks [NAME…]` runs those of `notebooks/` anew and stores their outputs,
-without what changes from one run or machine to the next.
+`python -m tests.notebooks [NAME…]` runs notebooks of `notebooks/` again and stores their outputs,
+without the parts that change between two runs or machines.
 """
 
 import os
@@ -20,37 +20,39 @@ from PIL import Image
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 LONGEST = 240
-"""Seconds that a cell may take on a machine that has more to do."""
+"""The seconds that a cell may take on a busy machine."""
 
-MANY = 10_000
-"""Colours that a diagram has at most, the shades of its letters among them."""
+MAX_COLOURS = 10_000
+"""The largest number of colours of a diagram, shades of its letters included."""
 
 BUSY = re.compile(r"^[^\n]*the machine was busy[^\n]*\n?", re.MULTILINE)
-"""What is said where other programs run."""
+"""The line that says that other programs ran during a measurement."""
 
 NUMBER = re.compile(r"sha256 \w+|(?<=\nint8: )\w+|\d[\d,.]*(e[+-]\d+)?")
-"""What another machine may tell otherwise: the kind of int8 that is the fastest there as well."""
+"""Texts that may differ on another machine. They include the kind of int8, which is the fastest
+kind there."""
 
 
 def run(path: Path, folder: Path) -> NotebookNode:
-    """A notebook's file with the outputs that it has in an empty folder and an empty home."""
+    """Run the notebook of a file in an empty folder, which is also its home. Return it with its
+    outputs."""
     return run_notebook(nbformat.read(path, as_version=4), folder)
 
 
 def run_notebook(notebook: NotebookNode, folder: Path) -> NotebookNode:
-    """The same of a notebook that is in no file."""
+    """Run a notebook in an empty folder, which is also its home. Return it with its outputs."""
     programs = Path(sys.executable).parent
-    own = {
+    variables = {
         "HOME": str(folder),
         "HF_HUB_OFFLINE": "1",
         "MPLCONFIGDIR": matplotlib.get_configdir(),
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
     }
-    places = {name: os.environ[name] for name in ("PYTHONPATH", "LANG") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PYTHONPATH", "LANG") if name in os.environ}
     resources = {"metadata": {"path": str(folder)}}
     client = NotebookClient(notebook, timeout=LONGEST, resources=resources)
-    client.execute(env=places | own)
-    # Without times, versions and the pieces in which texts happened to arrive.
+    client.execute(env=inherited | variables)
+    # Leave out times and versions, and join the pieces in which a text arrived.
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -58,52 +60,53 @@ def run_notebook(notebook: NotebookNode, folder: Path) -> NotebookNode:
     for cell in notebook.cells:
         cell.metadata = {key: value for key, value in cell.metadata.items() if key == "tags"}
         if cell.cell_type == "code":
-            cell.outputs = merged(cell.outputs)
+            cell.outputs = merge(cell.outputs)
     return notebook
 
 
-def merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Outputs of which no two texts of one stream follow each other; pictures of 256 colours.
+def merge(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Join adjacent texts of one stream, and reduce pictures to 256 colours.
 
-    Progress that was shown below a cell and is empty since then is none.
+    A progress bar that was shown below a cell and was cleared is left out.
     """
-    found: list[NotebookNode] = []
-    for output in (small(each) for each in outputs if each.get("data") != {"text/plain": ""}):
-        last = found[-1] if found else NotebookNode()
+    joined: list[NotebookNode] = []
+    for output in (small(item) for item in outputs if item.get("data") != {"text/plain": ""}):
+        last = joined[-1] if joined else NotebookNode()
         if "text" not in output or last.get("name") != output.name:
-            found.append(output)
+            joined.append(output)
         else:
             last.text += output.text
-    for output in found:
+    for output in joined:
         if "text" in output:
-            output.text = re.sub(r"\x1b\[[\d;]*m", "", output.text)  # what makes letters bold
-    return found
+            # Remove control sequences for bold letters.
+            output.text = re.sub(r"\x1b\[[\d;]*m", "", output.text)
+    return joined
 
 
 def small(output: NotebookNode) -> NotebookNode:
-    """A diagram in a third of its bytes. A photograph keeps all of its colours."""
+    """Reduce a diagram to 256 colours, a third of its bytes. A photograph keeps its colours."""
     if picture := output.get("data", {}).get("image/png"):
         image = Image.open(BytesIO(b64decode(picture))).convert("RGB")
-        if image.getcolors(MANY):
-            image.quantize(256).save(written := BytesIO(), "PNG", optimize=True)
-            output.data["image/png"] = b64encode(written.getvalue()).decode()
+        if image.getcolors(MAX_COLOURS):
+            image.quantize(256).save(buffer := BytesIO(), "PNG", optimize=True)
+            output.data["image/png"] = b64encode(buffer.getvalue()).decode()
     return output
 
 
-def told(cell: NotebookNode) -> dict[str, str]:
-    """What a cell prints, by stream, and what else it shows: that there is a picture, not which.
+def outputs_of(cell: NotebookNode) -> dict[str, str]:
+    """Return the text that a cell prints by stream, and a mark for each picture that it shows.
 
-    In a cell that is tagged `varies` the numbers are those of a machine or a moment: only how the
-    text looks without them is told.
+    In a cell that is tagged `varies`, numbers depend on the machine and the moment, so they are
+    replaced by `#`.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for output in cell.outputs:
         for kind, text in output.get("data", {output.get("name"): output.get("text")}).items():
             text = "".join(BUSY.split(text)) if isinstance(text, str) else text
-            found[kind] = found.get(kind, "") + ("." if kind.startswith("image/") else text)
+            texts[kind] = texts.get(kind, "") + ("." if kind.startswith("image/") else text)
     if "varies" in cell.metadata.get("tags", ()):
-        return {kind: " ".join(NUMBER.sub("#", text).split()) for kind, text in found.items()}
-    return found
+        return {kind: " ".join(NUMBER.sub("#", text).split()) for kind, text in texts.items()}
+    return texts
 
 
 if __name__ == "__main__":

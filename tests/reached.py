@@ -1,7 +1,8 @@
-"""Functions that no default test calls: `python -m tests.reached`, after a run under coverage.
+"""Print the functions that no default test calls: `python -m tests.reached`, after a run under
+coverage.
 
-A rule, decomposition, lowering, recogniser, reader or command is a function. Each function in
-`converter/`, `weights/` and `zoo/cli/` has to be called by a default test; ends with 1 otherwise.
+A rule, decomposition, lowering, recogniser, reader or command is a function. A default test has to
+call each function in `converter/`, `weights/` and `zoo/cli/`; otherwise the command ends with 1.
 """
 
 import ast
@@ -12,33 +13,34 @@ from pathlib import Path
 from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("converter", "weights", "zoo/cli")
+FOLDERS = ("converter", "weights", "zoo/cli")
 
 
 def functions(path: Path) -> Iterator[tuple[str, set[int]]]:
-    """Every function of a file that does something, and the lines of what it does."""
+    """Yield each function of a file that has statements, and the lines of those statements."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
-            body = [each for each in node.body if not _says_nothing(each)]
-            lines = {line for each in body for line in range(each.lineno, each.end_lineno + 1)}
+            body = [part for part in node.body if not _is_bare_constant(part)]
+            lines = {line for part in body for line in range(part.lineno, part.end_lineno + 1)}
             if lines:
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", lines
 
 
-def _says_nothing(node: ast.stmt) -> bool:
-    """A docstring, or the three dots of a protocol."""
+def _is_bare_constant(node: ast.stmt) -> bool:
+    """Return whether a statement is a docstring or the three dots of a protocol."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def uncalled(data: CoverageData) -> Iterator[str]:
-    """The functions that never ran."""
-    for place in PLACES:
-        for path in sorted((ROOT / place).rglob("*.py")):
+    """Yield the functions that never ran."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
             ran = set(data.lines(str(path.relative_to(ROOT))) or ())
             yield from (name for name, lines in functions(path) if not lines & ran)
 
 
 def main() -> bool:
+    """Print the functions that no default test calls. Return whether there are any."""
     data = CoverageData(str(ROOT / ".coverage"))
     data.read()
     names = list(uncalled(data))

@@ -1,4 +1,5 @@
-"""Models of the zoo with seeded weights, and small ones with every switch of theirs."""
+"""Models of the zoo with seeded weights, and small networks with all options of the published
+ones."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ State = Mapping[str, Float32]
 TINY7B = ViTConfig(
     dim=256, depth=3, heads=2, hidden=512, ffn="swiglu", qkv_bias=False, untied_norms=True
 )
-"""All the switches of the 7B model at a small width; head_dim is its 128."""
+"""A small network with the options of DINOv3's 7B model and its head width of 128."""
 
 
 def as_file(state: State) -> dict[str, LazyTensor]:
-    """Tensors as a reader gives them."""
+    """Return tensors in the form that a reader gives."""
     return {
         key: LazyTensor(value.shape, "float32", lambda value=value: value)
         for key, value in state.items()
@@ -49,31 +50,32 @@ def as_file(state: State) -> dict[str, LazyTensor]:
 
 
 def state_of(config: Config, naming: Naming, seed: int) -> dict[str, Float32]:
-    """A seeded checkpoint with these names, what it holds twice included."""
+    """Return a seeded checkpoint with the names of a naming, including tensors that its files hold
+    twice."""
     keys = source_shapes(plan(naming.rules, model_shapes(config)))
     return make_state(keys, seed, copies=naming.repeated(keys))
 
 
 def leaves_of(config: Config, naming: Naming, state: State) -> dict[str, Float32]:
-    """The leaves that a checkpoint holds."""
-    file = as_file(state)
-    read = map_tensors(naming, plan(naming.rules, model_shapes(config)), file)
-    return {path: tensor.read() for path, tensor in read.items()}
+    """Return the leaves of a model that a checkpoint holds."""
+    tensors = as_file(state)
+    mapped = map_tensors(naming, plan(naming.rules, model_shapes(config)), tensors)
+    return {path: tensor.read() for path, tensor in mapped.items()}
 
 
-@lru_cache(maxsize=2)  # of large networks, for which many gigabytes would be held
+@lru_cache(maxsize=2)  # leaves of more large networks would take many gigabytes
 def values_of(config: Config, seed: int = 1) -> dict[str, Float32]:
-    """Random leaves."""
+    """Return random leaves."""
     return dict(random_weights(model_shapes(config), seed).arrays)
 
 
 def model_of(config: Config, seed: int = 1) -> Network:
-    """A model with random leaves."""
+    """Return a model with random leaves."""
     return bind(abstract(config), values_of(config, seed))
 
 
 def nano(config: Config) -> Config:
-    """The same network with few blocks and channels, all its switches kept."""
+    """Return the same network with few blocks and channels and all its options."""
     if isinstance(config, ConvNeXtConfig):
         return replace(config, depths=(1, 1, 2, 1), dims=(8, 16, 24, 32))
     if isinstance(config, SwinConfig):
@@ -87,7 +89,7 @@ def nano(config: Config) -> Config:
         return replace(few, projection=None if config.projection is None else 32)
     if isinstance(config, DualConfig):
         vision, words = nano(config.vision), nano(config.words)
-        # Vectors of both have as many channels, whichever layer gives those of texts.
+        # Vectors of both towers have as many channels, whichever layer makes those of texts.
         sized = "dim" if words.projection is None else "projection"
         return replace(config, vision=vision, words=replace(words, **{sized: vision.width}))
     if isinstance(config, MaskConfig):
@@ -117,7 +119,8 @@ def nano(config: Config) -> Config:
 
 
 def native(config: Config) -> tuple[int, int]:
-    """The images that a model's positions were trained on, or ones of 14 x 14 patches."""
+    """Return the image size for which a model's positions were trained, or that of 14 x 14
+    patches."""
     side = 224 if isinstance(config, ConvNeXtConfig) else 14 * config.stride
     return config.native or (side, side)
 
@@ -131,12 +134,17 @@ REPRESENTATIVES = (
     *("dinov2_vits14_ade20k_ms", "clip_vitb32", "deit_tiny_distilled_patch16_224"),
     *("swinv2_base_window12to16_192to256", "rf_detr_nano", "deimv2_s"),
 )
-"""The smallest of each family, and those that are built in another way."""
+"""The smallest model of each family, and models that are built in another way."""
 
 
 def others(entry: ModelInfo) -> dict[str, Config]:
-    """The networks of an entry's namings that are others than its own, by the namings' names."""
-    return {e.naming.name: e.config for e in entry.published if e.config != entry.config}
+    """Return the networks that a model's publishers have in another form, by the names of their
+    namings."""
+    return {
+        publication.naming.name: publication.config
+        for publication in entry.published
+        if publication.config != entry.config
+    }
 
 
 NETWORKS = {
@@ -144,4 +152,4 @@ NETWORKS = {
     for name in REPRESENTATIVES
     for naming, config in {"": zoo.info(name).config, **others(zoo.info(name))}.items()
 }
-"""Every network of those, by the model's name and whose weights it is for."""
+"""Every network of the representatives, by the model's name and the publisher of its weights."""

@@ -1,4 +1,4 @@
-"""What the oldest JAX has not says since when there is: it is skipped there with that reason."""
+"""Marks that skip a test with a reason if the installed JAX is too old for it."""
 
 import re
 
@@ -7,11 +7,11 @@ import pytest
 
 
 def since(version: str) -> pytest.MarkDecorator:
-    """A mark of what needs a version of JAX."""
-    older = jax.__version_info__ < tuple(map(int, re.findall(r"\d+", version)))
-    return pytest.mark.skipif(older, reason=f"of jax >= {version}")
+    """Return a mark that skips a test on versions of JAX older than this one."""
+    is_older = jax.__version_info__ < tuple(map(int, re.findall(r"\d+", version)))
+    return pytest.mark.skipif(is_older, reason=f"of jax >= {version}")
 
 
 def needs(version: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Marks of a row, whose field may be empty."""
+    """Return the marks for a version of JAX, which is empty if every version will do."""
     return (since(version),) if version else ()

@@ -1,4 +1,4 @@
-"""Seeded checkpoints and images, and a digest that guards them."""
+"""Seeded checkpoints and images, and a digest that detects other random numbers."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ from weights.synthetic import stream_state
 def make_state(
     shapes: Mapping[str, Shape], seed: int, copies: Mapping[str, str] = {}
 ) -> dict[str, Float32]:
-    """Values for every key of a checkpoint, as `stream_state` draws them."""
+    """Draw a value for every key of a checkpoint, as `stream_state` does."""
     return dict(stream_state(shapes, seed, DRAWS, copies))
 
 
 def make_image(seed: int, height: int, width: int) -> Float32:
-    """A standard normal `[3, height, width]`: an input that needs no preprocessing."""
+    """Draw a standard normal `[3, height, width]` image, which needs no preprocessing."""
     rng = np.random.Generator(np.random.PCG64(seed))
     return rng.standard_normal((3, height, width), dtype=np.float32)
 
 
 def digest(arrays: Mapping[str, Float32]) -> str:
-    """sha256 over name, shape and little-endian bytes, by sorted names."""
+    """Return the sha256 over name, shape and little-endian bytes of the arrays, sorted by name."""
     total = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name], "<f4")
@@ -34,7 +34,7 @@ def digest(arrays: Mapping[str, Float32]) -> str:
 
 
 def save_pth(path: Path, state: Mapping[str, Float32]) -> None:
-    """Write a checkpoint as PyTorch does: float32, but the rotary periods in bfloat16."""
+    """Write a checkpoint as PyTorch does: in float32, with the rotary periods in bfloat16."""
     import torch
 
     tensors = {key: torch.from_numpy(value.copy()) for key, value in state.items()}

@@ -20,50 +20,55 @@ RUNTIMES = {
     "ort",
     *(path.parent.name for path in (ROOT / "converter/targets").glob("*/__init__.py")),
 } - {"portable", "standard"}
-"""What only the targets know by name, and how one of them is usually imported; two are none."""
+"""Names that only the targets may use: their own, and `ort`, the usual name of an import of ONNX
+Runtime. The targets `portable` and `standard` are no runtimes."""
 
 KNOW_A_RUNTIME = {
     *("converter/verify/sessions.py", "converter/model/verdict.py"),
     "converter/opsets.py",
 }
-"""Run files in ONNX Runtime and say what that gave, and say which runtime a file is for if nobody
-asks for another.
-"""
+"""Modules outside the targets that may name a runtime. They run files in ONNX Runtime and return
+its results, or choose the default target."""
 
 
 @cache
 def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
     return ast.parse(path.read_text())
 
 
 @cache
 def unparsed(path: Path) -> str:
-    """Its statements without comments."""
+    """Return the source of a file without comments."""
     return ast.unparse(parsed(path))
 
 
 def modules(path: Path) -> Iterator[tuple[ast.stmt, str]]:
-    """Every module that a file imports, at its top or inside a function, and where it does."""
+    """Yield each module that a file imports, at its top or inside a function, with the import
+    statement."""
     for node in ast.walk(parsed(path)):
         match node:
             case ast.Import(names=names):
                 yield from ((node, alias.name) for alias in names)
             case ast.ImportFrom(module=str(module), level=0, names=names):
-                inner = (f"{module}.{alias.name}" for alias in names)
-                yield from ((node, name if is_module(name) else module) for name in inner)
+                names_or_modules = (f"{module}.{alias.name}" for alias in names)
+                yield from (
+                    (node, name if is_module(name) else module) for name in names_or_modules
+                )
 
 
 @cache
 def is_module(name: str) -> bool:
-    """Whether this is a module of ours and not something in one."""
-    place = ROOT / name.replace(".", "/")
-    return place.is_dir() or place.with_suffix(".py").is_file()
+    """Return whether a name is a module of this project, and not a name in one."""
+    path = ROOT / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").is_file()
 
 
 def files(package: str) -> list[Path]:
-    found = sorted((ROOT / package).rglob("*.py"))
-    assert found
-    return found
+    """Return the Python files of a package."""
+    paths = sorted((ROOT / package).rglob("*.py"))
+    assert paths
+    return paths
 
 
 @pytest.mark.full
@@ -72,13 +77,13 @@ def test_files_are_short(package):
     assert [path for path in files(package) if len(path.read_text().splitlines()) > 500] == []
 
 
-DOORS = {
+ALLOWED_MODULES = {
     r"\b(multiprocessing|subprocess|ProcessPoolExecutor)\b": ("zoo/common/processes.py",),
     r"\bos\.(system|popen|fork|(spawn|exec|posix)\w+)\b": ("zoo/common/processes.py",),
-    # The other reads a picture of this package.
+    # photograph.py reads a picture of this package.
     r"\b(Image|pil)\.open\(": ("zoo/images/pictures.py", "zoo/images/photograph.py"),
     r"\bos\.f?d?open\(": ("weights/opening.py",),
-    # Files to be read; the others read this package's own, or the kernel's.
+    # Only opening.py reads users' files. The others read files of this package or of the kernel.
     r"open\('r|\.read_(text|bytes)\(|\bZipFile\(path\)|\bnp\.load\(path|\btarfile\.open\(\w+\)": (
         *("weights/opening.py", "zoo/export/timing/footprint.py", "zoo/export/timing/rounds.py"),
         *(
@@ -97,19 +102,23 @@ DOORS = {
         "zoo/export/run_elsewhere.py",
     ),
 }
-"""What can be touched by a stranger, as it is called, and who alone may."""
+"""Calls with which a user's input can do harm, as patterns, and the modules that may contain
+them."""
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-@pytest.mark.parametrize("called", DOORS)
-def test_dangers_have_one_door(called, package):
+@pytest.mark.parametrize("pattern", ALLOWED_MODULES)
+def test_dangerous_calls_are_in_few_modules(pattern, package):
     for path in files(package):
-        found = re.search(called, unparsed(path))
-        assert not found or path.relative_to(ROOT).as_posix() in DOORS[called], (path, found)
+        match = re.search(pattern, unparsed(path))
+        assert not match or path.relative_to(ROOT).as_posix() in ALLOWED_MODULES[pattern], (
+            path,
+            match,
+        )
 
 
 def _is_dtype(node: ast.expr) -> bool:
-    """``x.dtype``, ``dtype`` or ``np.dtype(…)``."""
+    """Return whether an expression is ``x.dtype``, ``dtype`` or ``np.dtype(…)``."""
     target = node.func if isinstance(node, ast.Call) else node
     match target:
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -119,52 +128,57 @@ def _is_dtype(node: ast.expr) -> bool:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_dtypes_are_compared_by_value(package):
-    """One that came out of a pickle equals numpy's own, and is another object."""
+    """A dtype from a pickle equals numpy's dtype but is another object, so no module compares
+    dtypes by identity."""
     for path in files(package):
         for node in ast.walk(parsed(path)):
-            place = f"{path}:{getattr(node, 'lineno', 0)}"
+            position = f"{path}:{getattr(node, 'lineno', 0)}"
             match node:
                 case ast.Attribute(attr="isbuiltin" | "isnative" | "byteorder"):
-                    pytest.fail(f"{place} asks which of equal dtypes it has")
+                    pytest.fail(f"{position} distinguishes equal dtypes")
                 case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot()], comparators=[right]):
-                    none = isinstance(right, ast.Constant) and right.value is None
-                    assert none or not (_is_dtype(left) or _is_dtype(right)), place
+                    is_none = isinstance(right, ast.Constant) and right.value is None
+                    assert is_none or not (_is_dtype(left) or _is_dtype(right)), position
                 case ast.Call(func=ast.Name(id="id"), args=[value]):
-                    assert not _is_dtype(value), place
+                    assert not _is_dtype(value), position
 
 
-@pytest.mark.parametrize("room", ["zoo/registry", "zoo/images"])
-def test_what_knows_networks_by_their_data(room):
-    """No JAX is needed for that: functions that build a network import it when they are called."""
-    asked, seen = [path for path in files(room) if path.name != "in_graph.py"], set[Path]()
-    while asked:
-        path = asked.pop()
-        seen.add(path)
-        first = {name for node, name in modules(path) if node in parsed(path).body}
-        assert not {name.split(".")[0] for name in first} & {"jax", "equinox"}, path
-        ours = {(ROOT / name.replace(".", "/")).with_suffix(".py") for name in first}
-        asked += [each for each in ours - seen if each.is_file()]
+@pytest.mark.parametrize("folder", ["zoo/registry", "zoo/images"])
+def test_registry_and_images_import_no_jax(folder):
+    """These packages know networks by their data. Functions that build a network import JAX when
+    they are called."""
+    pending, visited = [path for path in files(folder) if path.name != "in_graph.py"], set[Path]()
+    while pending:
+        path = pending.pop()
+        visited.add(path)
+        imported = {name for node, name in modules(path) if node in parsed(path).body}
+        assert not {name.split(".")[0] for name in imported} & {"jax", "equinox"}, path
+        imported_files = {(ROOT / name.replace(".", "/")).with_suffix(".py") for name in imported}
+        pending += [file for file in imported_files - visited if file.is_file()]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_two_modules_of_one_name(package):
+def test_module_names_are_unique(package):
     names = Counter(path.stem for path in files(package) if path.stem != "__init__")
     assert [name for name in names if names[name] > 1 and name != "__main__"] == []
 
 
-STATED = ast.ClassDef | ast.FunctionDef
+DEFINITIONS = ast.ClassDef | ast.FunctionDef
 
 
 @pytest.mark.parametrize(
     ("packages", "kinds"),
-    [(("converter",), STATED), (("weights", "zoo"), STATED), (PACKAGES, ast.ClassDef)],
+    [(("converter",), DEFINITIONS), (("weights", "zoo"), DEFINITIONS), (PACKAGES, ast.ClassDef)],
 )
-def test_names_are_found(packages, kinds):
-    """Two public things never share one, of a package or two, nor do any two classes. `_` is a
-    rule's own function; another helper's name is there twice at most in the converter."""
-    stated = (node for package in packages for path in files(package) for node in parsed(path).body)
-    names = Counter(node.name for node in stated if isinstance(node, kinds))
+def test_public_names_are_unique(packages, kinds):
+    """No two public definitions share a name, within a package or between `weights` and `zoo`, and
+    no two classes do. In the converter a private name occurs at most twice, apart from `_`, the
+    name of rules."""
+    definitions = (
+        node for package in packages for path in files(package) for node in parsed(path).body
+    )
+    names = Counter(node.name for node in definitions if isinstance(node, kinds))
     public = [name for name in names if not name.startswith("_") and name != "main"]
     assert [name for name in public if names[name] > 1] == []
     helpers = names.keys() - public - {"_", "main"} if packages == ("converter",) else ()
@@ -174,57 +188,65 @@ def test_names_are_found(packages, kinds):
 KINDS = sorted(
     {path.parent.name for path in (ROOT / "zoo/architectures").glob("*/*_architecture.py")}
 )
-"""Folders of `zoo/architectures`, each of one kind of network or of related kinds."""
+"""Folders of `zoo/architectures`, each with one kind of network or with related kinds."""
 
 
 def test_no_module_outside_knows_a_kind_of_network():
-    """They ask the record of a configuration (`architecture_of`), and import no kind."""
+    """Modules outside of `zoo/architectures` import no kind of network. They use the record of a
+    configuration (`architecture_of`)."""
     assert len(KINDS) > 5
-    own = {f"zoo.architectures.{kind}" for kind in KINDS}
+    folders = {f"zoo.architectures.{kind}" for kind in KINDS}
     for path in files("zoo"):
         if not path.is_relative_to(ROOT / "zoo/architectures"):
-            known = {module for _, module in modules(path) if module.rpartition(".")[0] in own}
-            assert not known, path
-            assert not _asked_kinds(path), path
+            imported = {
+                module for _, module in modules(path) if module.rpartition(".")[0] in folders
+            }
+            assert not imported, path
+            assert not _compared_kinds(path), path
 
 
-def _asked_kinds(path: Path) -> list[str]:
-    """Classes of kinds that `isinstance` or `match` tell apart, however they came to be known."""
-    stated = (parsed(each) for kind in KINDS for each in files(f"zoo/architectures/{kind}"))
-    bodies = (node for tree in stated for node in tree.body)
+def _compared_kinds(path: Path) -> list[str]:
+    """Return the classes of kinds that a file names in `isinstance`, `issubclass` or `match`."""
+    trees = (parsed(path) for kind in KINDS for path in files(f"zoo/architectures/{kind}"))
+    bodies = (node for tree in trees for node in tree.body)
     classes = {node.name for node in bodies if isinstance(node, ast.ClassDef)}
-    asked = []
+    names = []
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
-            asked += re.findall(r"\w+", ast.unparse(node.args[1]))
+            names += re.findall(r"\w+", ast.unparse(node.args[1]))
         elif isinstance(node, ast.MatchClass):
-            asked += re.findall(r"\w+", ast.unparse(node.cls))
-    return [name for name in asked if name in classes]
+            names += re.findall(r"\w+", ast.unparse(node.cls))
+    return [name for name in names if name in classes]
 
 
 @pytest.mark.full
 def test_only_targets_know_runtimes_by_name():
-    """Names of things and texts; docstrings may say why."""
+    """No identifier and no string outside of the targets names a runtime, apart from docstrings."""
     for path in files("converter"):
-        place = path.relative_to(ROOT).as_posix()
-        if not place.startswith("converter/targets/") and place not in KNOW_A_RUNTIME:
-            told = [(line, text) for line, text in _words(path) if _named_runtimes(text)]
-            assert not told, f"{path}: {told}"
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith("converter/targets/") and name not in KNOW_A_RUNTIME:
+            named = [(line, text) for line, text in _words(path) if _named_runtimes(text)]
+            assert not named, f"{path}: {named}"
 
 
 def _words(path: Path) -> Iterator[tuple[int, str]]:
-    """Every identifier of a file, and every string that is no docstring."""
+    """Yield every identifier of a file and every string that is no docstring, with its line."""
     tree = parsed(path)
-    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if id(node) not in alone:
+        if id(node) not in docstrings:
             for _, value in ast.iter_fields(node):
                 texts = value if isinstance(value, list) else [value]
-                yield from ((getattr(node, "lineno", 0), x) for x in texts if isinstance(x, str))
+                yield from (
+                    (getattr(node, "lineno", 0), text) for text in texts if isinstance(text, str)
+                )
 
 
 def _named_runtimes(text: str) -> set[str]:
-    """``ort_value``, ``OpenVINO``, ``ONNX Runtime's optimiser``."""
-    one = text.replace("ONNX Runtime", "OnnxRuntime")
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", one)
-    return {word for each in (apart, one) for word in re.split(r"[^a-z]+", each.lower())} & RUNTIMES
+    """Return the runtimes that a text names, as in ``ort_value``, ``OpenVINO`` or ``ONNX Runtime's
+    optimiser``."""
+    joined = text.replace("ONNX Runtime", "OnnxRuntime")
+    split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", joined)
+    return {
+        word for variant in (split, joined) for word in re.split(r"[^a-z]+", variant.lower())
+    } & RUNTIMES

@@ -1,4 +1,5 @@
-"""`.ci/run` leaves alone what is somebody's, and says what it could not test."""
+"""`.ci/run` changes no files of a developer, and its output names the tests that it could not run.
+Programs that it calls are replaced by a stub."""
 
 import os
 import shutil
@@ -21,21 +22,21 @@ esac
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and (ROOT / ".ci" / "run").exists()),
-    reason="git, or .ci/run of the checkout, is not here",
+    reason="git or .ci/run is missing",
 )
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A repository with what the program reads, whose environment is a developer's."""
+    """A repository with the files that `.ci/run` reads, in which a developer has an environment."""
     for name in (".ci/run", "README.md", "tests/newest.txt"):
         (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / "tree" / name)
     for name in ("python3", "apt-get", "sudo", "chromium-headless-shell"):
         _program(tmp_path / "bin" / name, STUB)
     commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "all"]
-    for words in (["init", "-q"], ["add", "."], commit):
-        subprocess.run(["git", *words], cwd=tmp_path / "tree", check=True)
+    for arguments in (["init", "-q"], ["add", "."], commit):
+        subprocess.run(["git", *arguments], cwd=tmp_path / "tree", check=True)
     (tmp_path / "tree" / ".venv").mkdir()
     (tmp_path / "tree" / ".venv" / "mine").touch()
     return tmp_path / "tree"
@@ -47,16 +48,16 @@ def _program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize(("newest", "says"), [("exit 1", True), ("", False)])
-def test_everything_runs_beside_an_environment_that_is_there(newest, says, checkout):
+@pytest.mark.parametrize(("newest", "is_reported"), [("exit 1", True), ("", False)])
+def test_ci_keeps_a_developers_environment(newest, is_reported, checkout):
     programs = checkout.parent / "bin"
     _program(programs / "python3.13", STUB + newest)
-    own = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYENV_ROOT": str(programs)}
-    done = subprocess.run(
-        [".ci/run"], cwd=checkout, env=os.environ | own, capture_output=True, text=True
+    variables = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYENV_ROOT": str(programs)}
+    process = subprocess.run(
+        [".ci/run"], cwd=checkout, env=os.environ | variables, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    last = done.stdout.splitlines()[-1]
-    assert last.startswith("::warning::NOT TESTED: the newest JAX") == says
+    assert process.returncode == 0, process.stderr
+    last_line = process.stdout.splitlines()[-1]
+    assert last_line.startswith("::warning::NOT TESTED: the newest JAX") == is_reported
     assert os.listdir(checkout / ".venv") == ["mine"]
     assert sorted(os.listdir(checkout)) == [".ci", ".git", ".venv", "README.md", "tests"]

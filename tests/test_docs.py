@@ -1,4 +1,5 @@
-"""Documents: what they show of the sources is there, and the measured tables are still true."""
+"""The documentation states the limits that the readers enforce, its tables show the stored
+measurements, and these measurements are within their tolerances."""
 
 import json
 from fractions import Fraction
@@ -23,23 +24,25 @@ pytestmark = pytest.mark.full
 CONTENT = json.loads((measure.RESULTS / "models.json").read_text())
 ANSWERS = json.loads((measure.RESULTS / "answers.json").read_text())
 JAX, ONNX, EQUIMO = 3e-5, 1e-4, 1e-5
-"""Largest errors: of the model, of a file, and relative to the largest output of Equimo."""
+"""Largest errors: of the model in JAX, of a file in ONNX Runtime, and of Equimo relative to its
+largest output."""
 
 FEATURES = 4
-"""The largest of features of unit size, for which JAX is meant; logits of masks reach 40."""
+"""The largest feature of unit-size features, for which the limit `JAX` is stated; logits of masks
+reach 40."""
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_page_on_security_says_what_the_readers_hold():
-    said = (ROOT / "docs" / "security.md").read_text()
+def test_the_page_on_security_states_the_limits_of_readers():
+    page = (ROOT / "docs" / "security.md").read_text()
     counts = (bounds.MAX_TENSORS, MAX_VALUES, BUDGET, MOST_IN_MANIFEST)
-    assert all(f" {count:,}" in said for count in counts)
+    assert all(f" {count:,}" in page for count in counts)
     mebibytes = (bounds.MAX_TABLE_BYTES, MAX_METADATA_BYTES, lz4.FREE_CONTENT, MAX_MANIFEST_BYTES)
-    assert all(f"{Fraction(size, 1 << 20)} MiB" in said for size in mebibytes)
-    assert f"{Fraction(npy.MAX_HEADER_BYTES, 1 << 10)} KiB" in said
-    assert f"| {bounds.MAX_DIMENSIONS}, each below 2^48" in said and bounds.MAX_SIDE == 1 << 48
-    assert f"{lz4.RATIO} bytes for one" in said
+    assert all(f"{Fraction(size, 1 << 20)} MiB" in page for size in mebibytes)
+    assert f"{Fraction(npy.MAX_HEADER_BYTES, 1 << 10)} KiB" in page
+    assert f"| {bounds.MAX_DIMENSIONS}, each below 2^48" in page and bounds.MAX_SIDE == 1 << 48
+    assert f"{lz4.RATIO} bytes for one" in page
 
 
 def test_pages_and_readme_show_the_numbers():
@@ -54,20 +57,21 @@ def test_pages_and_readme_show_the_numbers():
     assert page == with_part(page, "answers", answers.tables_of(ANSWERS))
 
 
-def test_answers_are_pytorch_s():
-    """In float32 to the noise of it, and in lower precision within the limits of exports, but for
-    random networks that find things, which are sure of nothing that they could say otherwise."""
-    for name, found in ANSWERS["networks"].items():
+def test_measured_answers_agree_with_pytorch():
+    """Answers in float32 differ by rounding, and those in lower precision are within the limits of
+    exports. Random networks that detect objects are not compared in lower precision: rounding
+    decides their answers."""
+    for name, measured in ANSWERS["networks"].items():
         for opset in (18, 23):
-            row = found["zoo"][f"zoo, opset {opset}"]
+            row = measured["zoo"][f"zoo, opset {opset}"]
             assert row["max_abs"] <= JAX * max(1, row["largest"]), name
         for precision in ("int8", "fp16"):
-            row = found["zoo"][f"zoo, {precision}"]
+            row = measured["zoo"][f"zoo, {precision}"]
             assert row.get("ranks") or row["cosine"] >= PRECISIONS[precision].limit.value, name
 
 
 def test_every_family_is_measured():
-    """`test_naflex.py` compares the networks that take a picture as several arrays."""
+    """Networks that take a picture as several arrays are compared in `test_naflex.py` instead."""
     measured = {row["family"] for row in CONTENT["models"]}
     entries = map(zoo.info, zoo.list_models())
     assert measured == {entry.family for entry in entries if entry.config.takes_only_pixels}

@@ -1,4 +1,5 @@
-"""Docstrings of what is public: examples run and give what they say, first words say what it is."""
+"""Examples in docstrings of public names run and give the stated output, and docstrings start with
+a verb or a noun."""
 
 import ast
 import doctest
@@ -26,26 +27,29 @@ ELSEWHERE = {
     "zoo.embed": "needs a thousand pictures: tests/zoo/apps/embed has some",
     "zoo.search": "needs a dataset: tests/zoo/apps/embed makes them",
 }
+"""Public names whose examples do not run here, with the reason and the tests that run them."""
 
 
 def examples():
-    """Of the packages themselves, and of every public name."""
+    """Yield the examples of the packages and of every public name."""
     finder = doctest.DocTestFinder(exclude_empty=True, recurse=False)
     for package in (converter, weights, zoo):
         public = {f"{package.__name__}.{name}": getattr(package, name) for name in package.__all__}
-        for name, found in ({package.__name__: package} | public).items():
-            if not isinstance(found, str):
-                yield from finder.find(found, name, module=False, globs={})
+        for name, documented in ({package.__name__: package} | public).items():
+            if not isinstance(documented, str):
+                yield from finder.find(documented, name, module=False, globs={})
 
 
-FOUND = {found.name: found for found in examples() if found.examples}
+EXAMPLES = {example.name: example for example in examples() if example.examples}
 
 
 def test_the_examples_are_known():
-    assert {"converter", "zoo", "zoo.from_pretrained", "zoo.to_onnx"} | set(ELSEWHERE) <= set(FOUND)
+    assert {"converter", "zoo", "zoo.from_pretrained", "zoo.to_onnx"} | set(ELSEWHERE) <= set(
+        EXAMPLES
+    )
 
 
-@pytest.mark.parametrize("name", sorted(set(FOUND) - set(ELSEWHERE)))
+@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - set(ELSEWHERE)))
 def test_an_example_runs(name, vits16, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ZOO_WEIGHTS_DIR", str(vits16.path.parent))
@@ -54,11 +58,11 @@ def test_an_example_runs(name, vits16, tmp_path, monkeypatch):
     digits = zoo.from_pretrained("vit_digits")
     eqx.tree_serialise_leaves("digits.eqx", digits)
     model = eqx.nn.Conv2d(3, 4, 16, stride=16, key=jax.random.key(0))
-    found = FOUND[name]
-    found.globs = {"converter": converter, "eqx": eqx, "jax": jax, "model": model, "zoo": zoo}
-    told: list[str] = []
-    result = doctest.DocTestRunner(verbose=False).run(found, out=told.append)
-    assert result.failed == 0 and result.attempted == len(found.examples), "".join(told)
+    example = EXAMPLES[name]
+    example.globs = {"converter": converter, "eqx": eqx, "jax": jax, "model": model, "zoo": zoo}
+    printed: list[str] = []
+    result = doctest.DocTestRunner(verbose=False).run(example, out=printed.append)
+    assert result.failed == 0 and result.attempted == len(example.examples), "".join(printed)
 
 
 @pytest.mark.parametrize("package", ["converter", "weights", "zoo"])

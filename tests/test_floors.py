@@ -1,4 +1,4 @@
-"""What the package needs: which libraries, from which version on, and where that is said."""
+"""The libraries that the package requires, their lowest versions, and the pages that state them."""
 
 import subprocess
 import sys
@@ -15,8 +15,8 @@ from tests.onnxruntimes import DIRECTML, INTEL_MAC, VERSIONS
 HOW_TO = PAGE.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-OWN = {"jax", "jaxlib", "numpy", "onnx_ir", "ml_dtypes"}
-"""What the converter imports by itself; ONNX Runtime comes in where a file is checked."""
+REQUIRED = {"jax", "jaxlib", "numpy", "onnx_ir", "ml_dtypes"}
+"""The libraries that the converter imports. It imports ONNX Runtime only to check a file."""
 
 IMPORTS = """
 import sys
@@ -28,18 +28,18 @@ print(*{name.partition(".")[0] for name in set(sys.modules) - before})
 """
 
 
-def test_the_converter_imports_nothing_else():
-    done = subprocess.run(
+def test_the_converter_imports_only_required_libraries():
+    process = subprocess.run(
         [sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    others = set(done.stdout.split()) - OWN - {"converter"} - sys.stdlib_module_names
+    others = set(process.stdout.split()) - REQUIRED - {"converter"} - sys.stdlib_module_names
     assert not {name for name in others if not name.startswith("_")}, others
 
 
 def test_every_dependency_has_a_lowest_version():
     extras = PROJECT["optional-dependencies"]
     for text in (*PROJECT["dependencies"], *extras["cpu"], *extras["gpu"], *extras["directml"]):
-        assert any(each.operator == ">=" for each in Requirement(text).specifier), text
+        assert any(specifier.operator == ">=" for specifier in Requirement(text).specifier), text
 
 
 @pytest.mark.parametrize("extra", ["cpu", "gpu", "directml"])
@@ -48,8 +48,8 @@ def test_files_are_checked_from_the_lowest_runtime_on(extra):
     assert text.startswith("onnxruntime") and f">={OLDEST_RUNTIME}" in text
 
 
-def test_pages_say_the_lowest_versions():
-    """`python -m tests.floors` writes them."""
+def test_pages_state_the_lowest_versions():
+    """`python -m tests.floors` writes the table."""
     page = PAGE.read_text()
     assert "\n".join(lowest()) in page
     assert f"older than {OLDEST_RUNTIME} is" in page
@@ -62,7 +62,7 @@ def test_pages_say_the_lowest_versions():
 TITLES = {"tensorrt": "TensorRT", "openvino": "OpenVINO", "iree": "IREE", "opencv": "OpenCV"}
 
 
-def test_pages_say_which_runtimes_files_are_for():
+def test_pages_list_the_runtimes_of_files():
     page = (HOW_TO / "runtimes.md").read_text()
     assert f"| ONNX Runtime, CUDA, {OLDEST_ON_CUDA} or newer |" in page
     for name, target in converter.TARGETS.items():

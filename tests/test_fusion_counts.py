@@ -1,4 +1,5 @@
-"""No conversion in the tables of the tests gains or loses a fusion or a reason unnoticed."""
+"""No conversion in the tables of the tests gains or loses a fusion or the reason of a near miss
+without a change of `fusion_counts.json`."""
 
 import json
 
@@ -11,37 +12,37 @@ VERSION, WRITTEN = read()
 PROGRAMS = programs()
 NAMES = [name for name in PROGRAMS if name in WRITTEN]
 
-EVERY = 90
-"""The default tests compare one program in so many, the full tier all of them."""
+STRIDE = 90
+"""The default tests compare one program in STRIDE, the full tier all of them."""
 
 CHUNK = 100
-"""Programs in one test of the full tier."""
+"""Number of programs in one test of the full tier."""
 
 written = pytest.mark.skipif(
     jax.__version__ != VERSION, reason=f"the file of counts was written with jax {VERSION}"
 )
-ADVICE = "if that is meant: python -m tests.fusion_counts --write"
+ADVICE = "if the change is intended: python -m tests.fusion_counts --write"
 
 
 def assert_same(names: list[str]) -> None:
     """Assert that these programs have the counts of the file."""
-    found = [
+    changes = [
         sentence
         for name in names
         for sentence in differences(name, WRITTEN[name], count(PROGRAMS[name]))
     ]
-    assert not found, "\n".join([*found, ADVICE])
+    assert not changes, "\n".join([*changes, ADVICE])
 
 
 @written
-def test_a_part_has_the_counts_of_the_file():
-    assert_same(NAMES[::EVERY])
+def test_a_sample_of_programs_has_the_counts_of_the_file():
+    assert_same(NAMES[::STRIDE])
 
 
 @written
 @pytest.mark.full
 @pytest.mark.parametrize("start", range(0, len(NAMES), CHUNK))
-def test_all_have_the_counts_of_the_file(start: int):
+def test_all_programs_have_the_counts_of_the_file(start: int):
     assert_same(NAMES[start : start + CHUNK])
 
 

@@ -1,4 +1,5 @@
-"""Whoever stops a command, whenever: the old files or the new ones, never a mixture."""
+"""A command is stopped at a change of its files, by a signal or a full disk. The folder then has
+the old files or the new ones, never a mixture, and the next run completes."""
 
 import json
 from pathlib import Path
@@ -20,17 +21,18 @@ COMMANDS = {
 
 MEASURED = ("README.md", "manifest.json")
 
-LEFT_FROM_BEFORE = b"from before"
+OLD_CONTENT = b"from before"
 
 
 def content(folder, hidden=False):
-    """The files by name; those that are hidden, or lie in a hidden folder, are not under a name."""
+    """Return the contents of files by name: those that are hidden or in a hidden folder if
+    `hidden`, otherwise the others."""
     paths = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
     return {
         str(name): path.read_bytes()
         for name, path in paths.items()
         if any(part.startswith(".") for part in name.parts) == hidden
-        # A build measures, and its card and manifest say how fast it was.
+        # The card and the manifest of a build state measured times.
         and (folder / "vit_digits" not in paths[name].parents or name.name not in MEASURED)
     }
 
@@ -42,31 +44,33 @@ def content(folder, hidden=False):
         *(pytest.param(name, 8, marks=pytest.mark.full) for name in COMMANDS),
     ],
 )
-def test_a_command_that_is_stopped(name, points, run, tmp_path):
-    """At so many points, in turn by each action."""
+def test_a_stopped_command_leaves_no_mixture(name, points, run, tmp_path):
+    """The command is stopped at `points` changes, spread evenly, by each action in turn."""
     tmp_path.joinpath("whole").mkdir()
-    status, whole, *_ = run(Order(str(tmp_path / "whole"), COMMANDS[name]))
-    assert status == 0 and whole > 3
+    status, changes, *_ = run(Order(str(tmp_path / "whole"), COMMANDS[name]))
+    assert status == 0 and changes > 3
     new = content(tmp_path / "whole")
-    old = {} if name == "build" else dict.fromkeys(new, LEFT_FROM_BEFORE)
+    old = {} if name == "build" else dict.fromkeys(new, OLD_CONTENT)
     for point in range(points):
         action = list(STOPPED)[point % len(STOPPED)]
-        place = folders.write(tmp_path / str(point), old)
-        place.mkdir(exist_ok=True)
-        at = 1 + point * whole // points
-        status, *_ = run(Order(str(place), COMMANDS[name], action, at))
-        check(content(place), old, new)
-        left = content(place, hidden=True)
-        assert all(Path(file).parts[0].startswith(".") or ".zoo-" in file for file in left), left
-        # What fails may be nothing that the command needs.
-        assert status in (STOPPED[action], 0), (name, action, at)
+        folder = folders.write(tmp_path / str(point), old)
+        folder.mkdir(exist_ok=True)
+        change = 1 + point * changes // points
+        status, *_ = run(Order(str(folder), COMMANDS[name], action, change))
+        assert_not_mixed(content(folder), old, new)
+        hidden_files = content(folder, hidden=True)
+        assert all(
+            Path(file).parts[0].startswith(".") or ".zoo-" in file for file in hidden_files
+        ), hidden_files
+        # The command may succeed without the change that failed.
+        assert status in (STOPPED[action], 0), (name, action, change)
         if action != "SIGKILL" and name not in ("pull", "build"):
-            assert not left, (name, action, at)
-        assert run(Order(str(place), COMMANDS[name]))[0] == 0
-        assert content(place) == new, (name, action, at)
+            assert not hidden_files, (name, action, change)
+        assert run(Order(str(folder), COMMANDS[name]))[0] == 0
+        assert content(folder) == new, (name, action, change)
 
 
-REPLACED = """
+REPLACE_FOLDER = """
 import signal
 from pathlib import Path
 from zoo.common.staging import handle_stop_signal, replace_folder, report_write_errors
@@ -84,39 +88,42 @@ with staged(folder.parent) as stage, report_write_errors(folder):
 
 @pytest.mark.each()
 @pytest.mark.parametrize("action", ["SIGKILL", "SIGTERM", "ENOSPC"])
-def test_a_folder_that_is_replaced(action, run, tmp_path):
-    """At each change: there is the older or the newer, and a killed process leaves it to the next
-    one."""
-    command, points = ["-c", REPLACED], 20
-    for at in range(1, points):
-        place = folders.write(tmp_path / str(at), {"site/page": b"old"})
-        _, changes, *_ = run(Order(str(place), command, action, at))
-        there = content(place)
-        if action == "SIGKILL" and not there:
-            assert (place / ".zoo-site.old" / "page").read_bytes() == b"old"
+def test_a_stopped_replacement_of_a_folder(action, run, tmp_path):
+    """Stopped at each change, the folder is the old or the new one. After a killed process the next
+    one restores it."""
+    command, points = ["-c", REPLACE_FOLDER], 20
+    for change in range(1, points):
+        folder = folders.write(tmp_path / str(change), {"site/page": b"old"})
+        _, changes, *_ = run(Order(str(folder), command, action, change))
+        present = content(folder)
+        if action == "SIGKILL" and not present:
+            assert (folder / ".zoo-site.old" / "page").read_bytes() == b"old"
         else:
-            assert there in ({"site/page": b"old"}, {"site/page": b"new"}), at
-        assert run(Order(str(place), command))[0] == 0
-        assert content(place) == {"site/page": b"new"} and not content(place, hidden=True)
-        if changes < at:
+            assert present in ({"site/page": b"old"}, {"site/page": b"new"}), change
+        assert run(Order(str(folder), command))[0] == 0
+        assert content(folder) == {"site/page": b"new"} and not content(folder, hidden=True)
+        if changes < change:
             return
     raise AssertionError(f"there are more changes than {points}")
 
 
-def check(found, old, new):
-    """Each file is an old or a new one; with what describes them, all are of one kind."""
-    for file, text in found.items():
+def assert_not_mixed(present, old, new):
+    """Assert that each file is an old or a new one, and that the files which a manifest lists are
+    of its kind."""
+    for file, text in present.items():
         if not file.endswith("manifest.json"):
             assert text in (old.get(file), new.get(file)), file
-        elif text == LEFT_FROM_BEFORE:
-            assert set(found.values()) == {text}
+        elif text == OLD_CONTENT:
+            assert set(present.values()) == {text}
         else:
-            # It lists the files of variants that nobody pulled, too.
+            # The manifest also lists the files of variants that were not pulled.
             listed = {str(Path(file).parent / item["name"]) for item in json.loads(text)["files"]}
-            assert all(found.get(each) == new[each] for each in listed & set(new))
+            assert all(
+                present.get(listed_file) == new[listed_file] for listed_file in listed & set(new)
+            )
 
 
-MANY = """
+MANY_CHANGES = """
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -126,7 +133,7 @@ with ThreadPoolExecutor(8) as threads:
 
 
 def test_threads_cannot_miss_the_change(run, tmp_path):
-    """At which a command is stopped, although they change files at once."""
-    for at in range(100, 800, 100):
-        done = run(Order(str(tmp_path), ["-c", MANY], at=at))
-        assert (done.status, done.changes) == (STOPPED["SIGKILL"], at)
+    """A command is stopped at the chosen change even if several threads change files at once."""
+    for change in range(100, 800, 100):
+        outcome = run(Order(str(tmp_path), ["-c", MANY_CHANGES], at=change))
+        assert (outcome.status, outcome.changes) == (STOPPED["SIGKILL"], change)

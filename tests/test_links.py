@@ -1,4 +1,5 @@
-"""Links between committed pages lead somewhere. `python docs/build.py` checks those of the site."""
+"""Links between committed pages lead to existing pages and headings. `python docs/build.py` checks
+the links of the site."""
 
 import re
 from pathlib import Path
@@ -40,7 +41,8 @@ def test_the_page_on_tests_names_every_folder():
     assert folders <= named
 
 
-def test_the_site_asks_nobody():
-    """With `repo_url` the theme asks GitHub about an owner who is a placeholder."""
+def test_the_site_requests_nothing_from_other_hosts():
+    """With `repo_url` the theme would request GitHub's data of the owner, which is a
+    placeholder."""
     settings = (ROOT / "mkdocs.yml").read_text()
     assert re.search(r"^repo_|OWNER|https?://", settings, re.MULTILINE) is None

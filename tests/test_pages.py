@@ -1,8 +1,9 @@
-"""Pages of the documentation: examples are run, links lead somewhere, and the site builds.
+"""Pages of the documentation: their examples run, the commands that they name exist, and the site
+builds.
 
-A block behind a comment `<!-- needs … -->` takes something that is not in an empty folder. What a
-test can bring is in `BROUGHT`. The rest is in `ELSEWHERE`, with what runs it instead, or why
-nothing does.
+A block behind a comment `<!-- needs … -->` needs something that an empty folder lacks. `PROVIDERS`
+has a function for each need that a test can provide. `ELSEWHERE` names, for every other need, the
+test that runs the block or the reason why none does.
 """
 
 import importlib.util
@@ -41,52 +42,52 @@ PAGES = sorted({*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")})
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 BLOCK = re.compile(r"^(?:<!-- needs ([^>]+) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHOWN = {"sh", "python"}
-"""Languages that are run here."""
+"""Languages of the blocks that run here."""
 
 
-def bring_checkpoint():
-    """The file that a page names, whose numbers are not the published ones."""
+def provide_checkpoint():
+    """Write a checkpoint with the published file name and seeded numbers."""
     entry = zoo.info("dinov3_vits16")
     save_pth(Path(entry.checkpoint), state_of(entry.config, entry.namings[0], 0))
 
 
-def bring_eqx():
+def provide_eqx():
     eqx.tree_serialise_leaves("model.eqx", zoo.from_pretrained("dinov3_vits16", weights="random"))
 
 
-def bring_own():
+def provide_custom_checkpoint():
     OWN["vit"](Path("finetuned"))
 
 
-def bring_folder():
+def provide_folder():
     if importlib.util.find_spec("openvino") is None:
-        pytest.skip("there is no OpenVINO here: the extra [test] brings it")
+        pytest.skip("OpenVINO is not installed: install the extra [test]")
     command = ["build", "vit_digits", "--variant", "fp32", "--offline", "--out", "artifacts"]
     assert run_command(app, command) == 0
 
 
-def bring_framework(package):
-    if importlib.util.find_spec(package) is None:  # its import may ask for a backend first
-        pytest.skip(f"there is no {package} here: the extra [frameworks] brings it")
+def require_framework(package):
+    if importlib.util.find_spec(package) is None:  # an import may require a backend
+        pytest.skip(f"the package {package} is not installed: install the extra [frameworks]")
 
 
-def bring_npm():
+def require_npm():
     if shutil.which("npm") is None:
-        pytest.skip("there is no npm here, which a site's runtime comes with")
+        pytest.skip("npm is not installed, from which a site's runtime comes")
 
 
-BROUGHT = {
-    "Haiku": partial(bring_framework, "haiku"),
-    "Keras": partial(bring_framework, "keras"),
-    "npm": bring_npm,
-    "openvino": bring_folder,
-    "such a file": bring_eqx,
-    "weights of your own": bring_own,
-    "the named checkpoint": bring_checkpoint,
+PROVIDERS = {
+    "Haiku": partial(require_framework, "haiku"),
+    "Keras": partial(require_framework, "keras"),
+    "npm": require_npm,
+    "openvino": provide_folder,
+    "such a file": provide_eqx,
+    "weights of your own": provide_custom_checkpoint,
+    "the named checkpoint": provide_checkpoint,
 }
 
-PROMISING = {"the named checkpoint"}
-"""The published name of a checkpoint promises its digest."""
+WITH_DIGEST = {"the named checkpoint"}
+"""Needs whose checkpoint has a published name, which promises a digest."""
 
 ELSEWHERE = {
     "TensorRT": "nothing: there is no TensorRT where this project is tested, and the page says so",
@@ -105,51 +106,57 @@ ELSEWHERE = {
 
 
 def blocks(page, needs):
-    """Language and text of what is run, of those that need the same."""
-    found = BLOCK.findall(page.read_text())
-    return [(kind, text) for wanted, kind, text in found if wanted == needs and kind in SHOWN]
+    """Return the language and the text of each block of a page that runs here and has this need."""
+    page_blocks = BLOCK.findall(page.read_text())
+    return [
+        (kind, text)
+        for block_needs, kind, text in page_blocks
+        if block_needs == needs and kind in SHOWN
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_block_is_run_here_or_elsewhere(page):
-    found = BLOCK.findall(page.read_text())
-    assert page.read_text().count("```") == 2 * len(found)
-    for needs, kind, _ in found:
-        assert needs in {"", *BROUGHT, *ELSEWHERE}
+    page_blocks = BLOCK.findall(page.read_text())
+    assert page.read_text().count("```") == 2 * len(page_blocks)
+    for needs, kind, _ in page_blocks:
+        assert needs in {"", *PROVIDERS, *ELSEWHERE}
         assert kind in SHOWN or needs in ELSEWHERE, kind
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A folder with a photograph, which is home."""
+def home(tmp_path, monkeypatch):
+    """Change to an empty folder with a photograph. The folder is also the home."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NPM_CONFIG_USERCONFIG", str(Path.home() / ".npmrc"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    # Names of published files promise digests, which those that a test brings have not.
+    # The name of a published file promises a digest. The file that a test writes has another one.
     monkeypatch.setattr("weights.files.DIGEST_IN_NAME", re.compile("(?!)"))
     photographs(1)[0].save("cat.png")
 
 
-MET = re.compile(r"^\| `+ ?(.*?) ?`+ \| `+ ?(.*?) ?`+ \| `+ ?(.*?) ?`+ \|$", re.MULTILINE)
-"""Rows that say what people write, the error or warning that they get, and what is right."""
+ERROR_ROWS = re.compile(r"^\| `+ ?(.*?) ?`+ \| `+ ?(.*?) ?`+ \| `+ ?(.*?) ?`+ \|$", re.MULTILINE)
+"""Rows of tables with code, the error or warning that it raises, and the corrected code."""
 
 
-SHOWING = [
+PAGES_WITH_MORE = [
     (page, needs)
     for page in PAGES
-    for needs in ("", *BROUGHT)
-    if blocks(page, needs) and (needs in PROMISING or MET.search(page.read_text()))
+    for needs in ("", *PROVIDERS)
+    if blocks(page, needs) and (needs in WITH_DIGEST or ERROR_ROWS.search(page.read_text()))
 ]
-"""Pages of which `test_a_page_is_followed_from_its_first_line` does not do all."""
+"""Pages, with a need, that have more to check than `test_a_page_is_followed_from_its_first_line`
+does."""
 
 
-@pytest.mark.parametrize(("page", "needs"), SHOWING, ids=lambda it: getattr(it, "stem", it))
-def test_what_a_page_shows(page, needs, place):
-    """The errors that it says people meet, and what is done with a checkpoint of a known name."""
+@pytest.mark.parametrize(("page", "needs"), PAGES_WITH_MORE, ids=lambda it: getattr(it, "stem", it))
+def test_errors_and_named_checkpoints_of_a_page(page, needs, home):
+    """The code in a page's table of errors raises the stated error, and the corrected code runs.
+    The blocks with a checkpoint of a published name run."""
     names = {}
     if needs:
-        BROUGHT[needs]()
+        PROVIDERS[needs]()
         names |= {"eqx": eqx, "zoo": zoo}
     with converter.extensions():  # a page may register some
         for kind, text in blocks(page, needs):
@@ -157,13 +164,13 @@ def test_what_a_page_shows(page, needs, place):
                 exec(compile(text, page.name, "exec"), names)
             else:
                 run_lines(text)
-        for wrong, said, right in MET.findall(page.read_text()):
-            assert met(wrong, names).startswith(said)
+        for wrong, message, right in ERROR_ROWS.findall(page.read_text()):
+            assert error_of(wrong, names).startswith(message)
             exec(right, names)
 
 
-def met(wrong, names):
-    """The error, or the warning, which is one here."""
+def error_of(wrong, names):
+    """Return the error or warning that a statement raises; warnings are errors in tests."""
     try:
         exec(wrong, names)
     except Exception as error:
@@ -171,20 +178,22 @@ def met(wrong, names):
     return "nothing"
 
 
-FETCHED = re.compile(r"^(git clone|cd|python3 -m venv|\.venv/bin/pip install) .*\n", re.MULTILINE)
-"""Lines of the first page that bring this package, which is here already."""
+INSTALLATION = re.compile(
+    r"^(git clone|cd|python3 -m venv|\.venv/bin/pip install) .*\n", re.MULTILINE
+)
+"""Lines of the first page that install this package, which is installed here already."""
 
 
-def bring_environment(place):
-    """What the first page installs, as far as it is here already."""
-    environment = place / ".venv"
+def make_environment(folder):
+    """Make the environment that the first page installs, from the installed packages."""
+    environment = folder / ".venv"
     venv.create(environment, symlinks=True)
     (packages,) = environment.glob("lib/python*/site-packages")
     (packages / "here.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
     script = environment / "bin" / "zoo"
-    # As pip writes it: what measures a file's memory imports it again.
-    started = "from zoo.cli import main\nif __name__ == '__main__':\n    main()\n"
-    script.write_text(f"#!{environment}/bin/python\n{started}")
+    # The script has pip's form: the process that measures a file's memory imports it again.
+    program = "from zoo.cli import main\nif __name__ == '__main__':\n    main()\n"
+    script.write_text(f"#!{environment}/bin/python\n{program}")
     script.chmod(0o755)
 
 
@@ -199,53 +208,61 @@ for kind, text in json.load(sys.stdin):
     else:
         exec(text, names)
 """
-"""Of a reader, who has a shell and one Python for all of a page."""
+"""Run the blocks of a page as a reader does, with a shell and one Python process for the page."""
 
 
-def test_the_first_page_is_followed_as_it_is_written(tmp_path):
-    """In a shell whose PATH has nothing of ours until the page says how it gets there."""
-    bring_environment(tmp_path)
+def test_the_first_page_is_followed_as_written(tmp_path):
+    """The commands run in a shell whose PATH has nothing of this project until the page adds it."""
+    make_environment(tmp_path)
     lines = []
     for _, kind, text in BLOCK.findall((ROOT / "docs" / "index.md").read_text()):
-        text = FETCHED.sub("", text)
+        text = INSTALLATION.sub("", text)
         lines.append(text if kind == "sh" else f"python - <<'END'\n{text}END\n")
-    told = {"PATH": os.defpath, "HOME": str(tmp_path)}
+    variables = {"PATH": os.defpath, "HOME": str(tmp_path)}
     command = [*SHELL, "".join(lines)]
-    done = subprocess.run(command, cwd=tmp_path, env=told, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert "(1, 10)" in done.stdout
+    process = subprocess.run(command, cwd=tmp_path, env=variables, text=True, capture_output=True)
+    assert process.returncode == 0, process.stderr
+    assert "(1, 10)" in process.stdout
 
 
-FOLLOWED = {"", *BROUGHT} - PROMISING
-"""What a reader has."""
+PROVIDED = {"", *PROVIDERS} - WITH_DIGEST
+"""Needs that a reader of a page can provide."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_is_followed_from_its_first_line(page, place, tmp_path):
-    """By somebody who has done the first page, and has what this page asks for."""
-    given = BLOCK.findall(page.read_text())
-    shown = [each for each in given if each[0] in FOLLOWED and each[1] in SHOWN]
+def test_a_page_is_followed_from_its_first_line(page, home, tmp_path):
+    """All blocks of a page run in order for a reader who has followed the first page and provides
+    the page's needs."""
+    page_blocks = BLOCK.findall(page.read_text())
+    shown = [block for block in page_blocks if block[0] in PROVIDED and block[1] in SHOWN]
     if not shown:
-        pytest.skip("there is nothing on it that could be run here")
+        pytest.skip("no block of this page can run here")
     for needs in {needs for needs, _, _ in shown} - {""}:
-        BROUGHT[needs]()
-    bring_environment(tmp_path)
-    kept = ("NPM_CONFIG_USERCONFIG", "HF_HUB_OFFLINE")
-    told = {name: os.environ[name] for name in kept} | {"PATH": os.defpath, "HOME": str(tmp_path)}
+        PROVIDERS[needs]()
+    make_environment(tmp_path)
+    inherited = ("NPM_CONFIG_USERCONFIG", "HF_HUB_OFFLINE")
+    variables = {name: os.environ[name] for name in inherited} | {
+        "PATH": os.defpath,
+        "HOME": str(tmp_path),
+    }
     command = [*SHELL, f"source .venv/bin/activate; python -c {shlex.quote(SESSION)}"]
     blocks_of_page = json.dumps([(kind, text) for _, kind, text in shown])
-    done = subprocess.run(command, input=blocks_of_page, env=told, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        command, input=blocks_of_page, env=variables, text=True, capture_output=True
+    )
+    assert process.returncode == 0, process.stderr
 
 
-def test_nothing_is_installed_from_an_index_that_has_nothing_of_ours():
+def test_no_page_installs_this_project_from_a_package_index():
+    """The project is not on a package index, so that a page that installs it from there is
+    wrong."""
     for page in (*TEXTS, *(ROOT / "zoo").rglob("*.py"), *(ROOT / "zoo").rglob("*.jinja")):
-        found = re.search(r"pip install [^\n]*jax-onnx-zoo\[[\w,]+\]['\"]", page.read_text())
-        assert found is None, (page, found[0])
+        match = re.search(r"pip install [^\n]*jax-onnx-zoo\[[\w,]+\]['\"]", page.read_text())
+        assert match is None, (page, match[0])
 
 
 def run_lines(text):
-    """Lines of a shell, each of which is our command."""
+    """Run the lines of a shell block, each of which is a `zoo` command."""
     for line in text.replace("\\\n", " ").splitlines():
         program, *arguments = map(os.path.expanduser, shlex.split(line))
         assert program == "zoo"
@@ -255,49 +272,49 @@ def run_lines(text):
 def test_the_site_builds_and_has_every_public_name(chromium):
     pytest.importorskip("zensical", reason="the documentation site needs the extra [docs]")
     command = [sys.executable, "docs/build.py"]
-    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert "No issues found" in said
+    process = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+    printed = process.stdout + process.stderr
+    assert process.returncode == 0, printed
+    assert "No issues found" in printed
     for module in (converter, weights, zoo):
         text = (ROOT / "site" / "reference" / module.__name__ / "index.html").read_text()
-        described = set(re.findall(rf'<h2 id="{module.__name__}\.(\w+)"', text))
-        assert described >= {*module.__all__} - {"__version__"}
+        documented = set(re.findall(rf'<h2 id="{module.__name__}\.(\w+)"', text))
+        assert documented >= {*module.__all__} - {"__version__"}
     assert "The passes in their order" in (ROOT / "site/reference/passes/index.html").read_text()
     with served(ROOT / "site") as address:
-        page, asked = chromium.new_page(), []
-        page.on("request", lambda found: asked.append(found.url))
+        page, requested = chromium.new_page(), []
+        page.on("request", lambda request: requested.append(request.url))
         page.goto(address)
         assert page.locator("article img").first.evaluate("image => image.naturalWidth") > 0
         page.goto(f"{address}coverage/")
         page.get_by_label("Find a primitive").fill("cumMAX rule")
-        shown = page.locator("article tbody tr:visible").all_inner_texts()
-        assert [row.split()[0] for row in shown] == ["cummax"]
-        assert asked and [url for url in asked if not url.startswith(address)] == []
+        rows = page.locator("article tbody tr:visible").all_inner_texts()
+        assert [row.split()[0] for row in rows] == ["cummax"]
+        assert requested and [url for url in requested if not url.startswith(address)] == []
 
 
-NAMED = re.compile(r"`(zoo \w[^`]*|(?:\.venv/bin/)?python (?:-m )?[\w./]+[^`]*)`")
+COMMAND = re.compile(r"`(zoo \w[^`]*|(?:\.venv/bin/)?python (?:-m )?[\w./]+[^`]*)`")
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
-def test_commands_that_a_text_names_are_there(page):
-    """Inside of sentences and tables: the command and its options, or the program."""
-    for line in NAMED.findall(page.read_text()):
+def test_commands_that_a_text_names_exist(page):
+    """Commands and programs in sentences and tables exist, and commands have the named options."""
+    for line in COMMAND.findall(page.read_text()):
         program, *words = shlex.split(line)
         if program == "zoo":
             assert_command(words)
             continue
         (name,) = [word for word in words if not word.startswith("-")][:1]
-        module = "-m" in words
-        assert importlib.util.find_spec(name) if module else (ROOT / name).is_file(), line
+        is_module = "-m" in words
+        assert importlib.util.find_spec(name) if is_module else (ROOT / name).is_file(), line
 
 
 def assert_command(words):
-    """Descend to the command; every option of the line is one of its own."""
+    """Assert that a command line's words name a command and only options of this command."""
     command = typer.main.get_command(app)
     while isinstance(command, TyperGroup) and words and not words[0].startswith("-"):
         assert words[0] in command.commands, words
         command = command.commands[words.pop(0)]
-    options = {option for each in command.params for option in each.opts}
+    options = {option for parameter in command.params for option in parameter.opts}
     named = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert named <= {*options, "--help"}, (command.name, words)

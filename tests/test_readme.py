@@ -1,4 +1,4 @@
-"""README: its Python runs as it stands, where weights and pictures are."""
+"""The Python blocks of README run as they are, in a folder with pictures and weights."""
 
 import re
 import sys
@@ -21,7 +21,8 @@ ATTENTION, FEATURES, LOADED, MLP = re.findall(r"```python\n(.*?)```", README, re
 
 
 @pytest.fixture
-def place(vits16, tmp_path, monkeypatch):
+def folder(vits16, tmp_path, monkeypatch):
+    """Change to a folder with two pictures. `ZOO_WEIGHTS_DIR` has the seeded checkpoint."""
     for name, picture in zip(("cat.png", "dog.png"), photographs(2), strict=True):
         picture.save(tmp_path / name)
     monkeypatch.chdir(tmp_path)
@@ -37,18 +38,19 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("block", "written"), WRITTEN)
-def test_a_block_runs(block, written, place):
+def test_a_block_runs(block, written, folder):
     namespace: dict[str, object] = {}
     exec(compile(block, "README.md", "exec"), namespace)
-    assert [path.name for path in place.glob("*.onnx")] == [written]
+    assert [path.name for path in folder.glob("*.onnx")] == [written]
     assert block is not FEATURES or namespace["features"].shape == (2, 384)
     assert block is not ATTENTION or str(namespace["export"].report) == "1 node: 1 Attention"
 
 
 @pytest.mark.full
-def test_nodes_of_files_for_one_size_and_for_any():
+def test_the_page_on_export_states_numbers_of_nodes():
+    """The page has the numbers of nodes of files with open and with fixed size, at two opsets."""
     config = info("dinov3_vits16").config
-    fixed, free = (
+    fixed_size, open_size = (
         [
             convert_model(abstract(config), opset, Signature(size, None)).report.nodes
             for opset in (18, 23)
@@ -56,12 +58,15 @@ def test_nodes_of_files_for_one_size_and_for_any():
         for size in ((224, 224), None)
     )
     page = (ROOT / "docs/how-to/export.md").read_text()
-    assert f"{free[0]} and {free[1]} instead of {fixed[0]} and {fixed[1]}" in " ".join(page.split())
+    assert (
+        f"{open_size[0]} and {open_size[1]} instead of {fixed_size[0]} and {fixed_size[1]}"
+        in " ".join(page.split())
+    )
 
 
-def test_the_block_on_folders_runs(place):
-    repository, held = "somebody/dinov3_vits16", folders.published(folders.contents())
-    with serving(hub_of(repository, held)) as hub:
+def test_the_block_on_folders_runs(folder):
+    repository, files = "somebody/dinov3_vits16", folders.published(folders.contents())
+    with serving(hub_of(repository, files)) as hub:
         program = [sys.executable, "-c", f"{LOADED}\nprint(features.shape)"]
-        out, err = Command(place, hub.url).start(program=program).communicate(timeout=60)
+        out, err = Command(folder, hub.url).start(program=program).communicate(timeout=60)
     assert out == "(1, 3)\n", err

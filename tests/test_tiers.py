@@ -1,4 +1,5 @@
-"""What is chosen of tables and cross products has what it is chosen for, and little more."""
+"""The cases that are chosen from a table or a cross product cover all required combinations of
+values, with few cases."""
 
 from itertools import combinations, product
 
@@ -12,13 +13,14 @@ CASES = [dict(zip(SIDES, values, strict=True)) for values in product(*SIDES.valu
 
 @pytest.mark.parametrize(("strength", "most"), [(1, 7), (2, 45)])
 def test_every_combination_occurs(strength, most):
-    """Of 140 triples 35 at least have every pair of the two longer sides."""
+    """With strength 2, at least 35 of the 140 triples are needed: there are as many pairs of the
+    two longer sides."""
     chosen = covering(CASES, strength)
     for names in combinations(SIDES, strength):
-        there = {tuple(CASES[index][name] for name in names) for index in chosen}
-        assert there == {*product(*(SIDES[name] for name in names))}
+        covered = {tuple(CASES[index][name] for name in names) for index in chosen}
+        assert covered == {*product(*(SIDES[name] for name in names))}
     assert len(chosen) <= most
 
 
-def test_of_a_table_the_first_row_of_each_tag():
+def test_the_first_row_of_each_tag_is_chosen():
     assert covering([{"tag": tag} for tag in "aabacbc"], 1) == [0, 2, 4]

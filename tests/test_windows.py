@@ -1,6 +1,7 @@
-"""What Windows has not: names of the operating system's, and removing files that are open.
+"""Commands and libraries work without names of the operating system that Windows lacks, and without
+removing or replacing open files.
 
-Linux stands in for it. Each test takes away what Windows lacks, as far as one process can.
+The tests run on Linux. Each test removes what Windows lacks, as far as one process can.
 """
 
 import json
@@ -26,13 +27,14 @@ pytestmark = pytest.mark.skipif(not OPEN.exists(), reason="asks Linux which file
 
 @pytest.fixture
 def windows(monkeypatch):
-    """No open file is removed or replaced, by whatever name it is asked for."""
+    """Make calls of `os` refuse to remove or replace open files, as on Windows."""
     for name, call in refusing().items():
         monkeypatch.setattr(os, name, call)
 
 
 def test_the_simulation_refuses(tmp_path, windows):
-    """What is open, what is mapped, and a folder with either in it."""
+    """The simulation refuses to remove or replace open files, mapped files and folders with
+    either."""
     for name in ("open", "mapped", "free"):
         (tmp_path / name).write_bytes(b"some")
     with open(tmp_path / "open") as opened:
@@ -59,14 +61,14 @@ def test_an_interrupt_while_a_lock_is_held(tmp_path, windows):
     assert not os.listdir(tmp_path)
 
 
-def test_an_interrupt_while_something_is_staged(tmp_path, windows):
+def test_an_interrupt_while_files_are_staged(tmp_path, windows):
     with staging.staged(tmp_path) as stage:
         (stage / "file").write_text("half")
         staging.remove_staged_folders()
         assert not os.listdir(tmp_path)
 
 
-def test_what_a_killed_process_left_is_removed_with_its_folder(tmp_path, windows):
+def test_files_of_a_killed_process_are_removed_with_their_folder(tmp_path, windows):
     stage = tmp_path / f"{staging.PREFIX}{'0' * 16}"
     stage.mkdir()
     (stage / staging.LOCK).touch()
@@ -75,7 +77,7 @@ def test_what_a_killed_process_left_is_removed_with_its_folder(tmp_path, windows
 
 
 def test_a_checkpoint_is_written_over_itself(tmp_path, windows):
-    """It is open while it is read."""
+    """The checkpoint is open while it is read."""
     path, digits = tmp_path / "digits.eqx", GivenCheckpoint(DATA / "vit_digits.safetensors")
     convert_file(digits, path, "vit_digits", False, Quiet())
     written = path.read_bytes()
@@ -118,7 +120,8 @@ for words in commands:
     if code:
         sys.exit(f"{words} ended with {code}")
 """
-"""Commands without the names that one system lacks. Other libraries are imported before."""
+"""Run commands without the names that an operating system lacks. Other libraries are imported
+before, because they may fail without these names."""
 
 FOLDER = "artifacts/vit_digits"
 EXPORTED = [
@@ -140,7 +143,7 @@ BUILT = [
     ["weights", "convert", "golden.pth", "golden.eqx"],
 ]
 BENCH = ["bench", f"{FOLDER}/onnx/model.onnx", "--rounds", "2"]
-"""It starts a process, which Linux does by what Windows lacks."""
+"""A command that starts a process. Linux does so with names that Windows lacks."""
 
 
 @pytest.mark.parametrize(
@@ -152,15 +155,16 @@ BENCH = ["bench", f"{FOLDER}/onnx/model.onnx", "--rounds", "2"]
     ],
 )
 def test_commands_without_the_names_of_posix(system, commands, tmp_path):
-    """As far as one process can be without them."""
+    """Commands succeed without these names, as far as one process can be without them, and leave no
+    temporary files."""
     photograph().save(tmp_path / "cat.png")
     (tmp_path / "pictures").mkdir()
     photograph().save(tmp_path / "pictures" / "cat.png")
     command = [sys.executable, "-c", PROGRAM, json.dumps([system, commands])]
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    own = {"PYTHONPATH": path, "HOME": str(tmp_path)}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True
+    variables = {"PYTHONPATH": path, "HOME": str(tmp_path)}
+    process = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | variables, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert process.returncode == 0, process.stderr[-2000:]
     assert not [path for kind in (".zoo-*", "*.lock", "*.part") for path in tmp_path.rglob(kind)]

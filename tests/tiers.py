@@ -1,13 +1,13 @@
-"""Which tests belong to the default tier, and what `.ci/run` takes from the full one.
+"""Choose the tests of the default tier, and the tests of the full tier that `.ci/run` draws.
 
-A test without a mark is a default test, one with `@pytest.mark.full` is not. Of a table or a cross
-product, `@pytest.mark.each("form", "dtype.kind")` leaves in the default tier the cases that have
-between them every value of each of these arguments, or of their attributes, and marks the others
-`full`. Without arguments it leaves the first case alone. Rows that are marked `full` stay so. Of a
-table of names `default_rows` leaves some.
+A test without a mark is in the default tier, one with `@pytest.mark.full` is not.
+`@pytest.mark.each("form", "dtype.kind")` on a table or a cross product keeps in the default tier
+cases that have between them every value of each of these arguments, or of their attributes. The
+other cases are marked `full`. Without arguments only the first case stays. Rows that are marked
+`full` stay so. `default_rows` keeps some rows of a table of names.
 
-`--draw SEED/COUNT/MINUTES` takes so many tests, which follow from the seed, and starts none after
-so many minutes. Of a cross product of three arguments and more it has every pair of values.
+`--draw SEED/COUNT/MINUTES` runs COUNT tests that follow from SEED, and starts none after MINUTES.
+Of a cross product of three or more arguments it draws from cases with every pair of values.
 """
 
 import random
@@ -23,14 +23,15 @@ import pytest
 from _pytest.mark import ParameterSet
 
 Values = dict[str, Hashable]
-"""What a case has for each argument."""
+"""The value of a case for each argument."""
 
 EARLY = 8
-"""A drawn run starts with one in so many of the cases of each test, and then takes the others."""
+"""A drawn run starts with one in EARLY of the cases of each test, and then takes the others."""
 
 
 def values(item: pytest.Item, names: Iterable[str]) -> Values:
-    """What a case has for arguments or their attributes; objects are told apart by identity."""
+    """Return a case's values of arguments or of their attributes. Objects are distinguished by
+    identity."""
     arguments = SimpleNamespace(**item.callspec.params)
     return {name: _key(attrgetter(name)(arguments)) for name in names}
 
@@ -42,23 +43,25 @@ def _key(value: Any) -> Hashable:
 
 
 def covering(cases: Sequence[Values], strength: int) -> list[int]:
-    """Choose cases that have between them every combination of so many values that any case has.
+    """Return indices of cases that have between them every combination of `strength` values that
+    occurs in any case.
 
-    Those that bring most are taken first, so that a cross product is crossed along its diagonal.
+    Cases that add most combinations are taken first, so that a cross product is covered along its
+    diagonal.
     """
     parts = [set(combinations(sorted(case.items()), strength)) for case in cases]
     covered: set[tuple[tuple[str, Hashable], ...]] = set()
     chosen = []
-    for brought in range(max(map(len, parts), default=0), 0, -1):
+    for added in range(max(map(len, parts), default=0), 0, -1):
         for index, part in enumerate(parts):
-            if len(part - covered) >= brought:
+            if len(part - covered) >= added:
                 chosen.append(index)
                 covered |= part
     return chosen
 
 
 def groups(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
-    """The cases of each test."""
+    """Return the cases of each test."""
     cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         cases[item.nodeid.partition("[")[0]].append(item)
@@ -66,24 +69,27 @@ def groups(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
 
 
 def mark_full(items: Iterable[pytest.Item]) -> None:
-    """Mark the cases that `each` does not leave in the default tier."""
+    """Mark the cases as `full` that the mark `each` does not keep in the default tier."""
     for cases in groups(items):
         if mark := cases[0].get_closest_marker("each"):
-            rest = [item for item in cases if not item.get_closest_marker("full")]
-            chosen = covering([values(item, mark.args) for item in rest], min(1, len(mark.args)))
-            for item in set(rest) - {rest[i] for i in chosen}:
+            unmarked = [item for item in cases if not item.get_closest_marker("full")]
+            chosen = covering(
+                [values(item, mark.args) for item in unmarked], min(1, len(mark.args))
+            )
+            for item in set(unmarked) - {unmarked[i] for i in chosen}:
                 item.add_marker("full")
 
 
 def default_rows(rows: Iterable[str], *names: str) -> list[ParameterSet]:
-    """Return the rows of a table for `parametrize`. Those that are not named are marked `full`."""
+    """Return the rows of a table for `parametrize`. Rows that are not named are marked `full`."""
     rows = list(rows)
     assert {*names} <= {*rows}, f"rows that are not in the table: {sorted({*names} - {*rows})}"
     return [pytest.param(row, marks=() if row in names else pytest.mark.full) for row in rows]
 
 
 def thinned(cases: list[pytest.Item]) -> list[pytest.Item]:
-    """The cases of a test; of three arguments and more those that have every pair of values."""
+    """Return the cases of a test. If the test has three or more arguments, return only cases that
+    have every pair of values."""
     names = list(cases[0].callspec.params) if hasattr(cases[0], "callspec") else []
     if len(names) < 3:
         return cases
@@ -91,7 +97,8 @@ def thinned(cases: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def drawn(items: Iterable[pytest.Item], seed: str) -> list[pytest.Item]:
-    """Tests in an order that follows from a seed: a share of each test's cases first."""
+    """Return the tests in an order that follows from a seed. A share of each test's cases comes
+    first."""
     rng = random.Random(seed)
     early, late = (
         defaultdict[str, list[pytest.Item]](list),
@@ -100,10 +107,10 @@ def drawn(items: Iterable[pytest.Item], seed: str) -> list[pytest.Item]:
     for cases in groups(items):
         rng.shuffle(cases)
         cases = thinned(cases)
-        some = -(-len(cases) // EARLY)
+        early_count = -(-len(cases) // EARLY)
         module = cases[0].nodeid.partition("::")[0]
-        early[module] += cases[:some]
-        late[module] += cases[some:]
+        early[module] += cases[:early_count]
+        late[module] += cases[early_count:]
     order = []
     for part in (early, late):
         modules = sorted(part)
@@ -113,7 +120,7 @@ def drawn(items: Iterable[pytest.Item], seed: str) -> list[pytest.Item]:
 
 
 class Deadline:
-    """Skips the tests that come after so many minutes; the summary counts them."""
+    """A plugin that skips the tests which would start after `minutes`. The summary counts them."""
 
     def __init__(self, minutes: float) -> None:
         self.minutes = minutes

@@ -1,4 +1,5 @@
-"""Datasets of vectors for tests, made of arrays as `zoo embed` makes them of pictures."""
+"""Write datasets of vectors for tests, from arrays, in the form in which `zoo embed` writes them
+from pictures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ COLUMNS = "key", "width", "height", "sha256", "vector"
 
 
 def table_of(keys: Sequence[str], vectors) -> pa.RecordBatch:
-    """Rows of vectors `[n, dim]`, in float16 or float32, of pictures of 4 x 3 pixels."""
+    """Return rows with vectors `[n, dim]` in float16 or float32, for pictures of 4 x 3 pixels."""
     flat = pa.array(np.asarray(vectors).ravel())
     vector = pa.FixedSizeListArray.from_arrays(flat, np.shape(vectors)[1])
     width, height = (pa.array([side] * len(keys), pa.int32()) for side in (4, 3))
@@ -26,11 +27,12 @@ def table_of(keys: Sequence[str], vectors) -> pa.RecordBatch:
 
 
 def write_dataset(out: Path, parts: Sequence[pa.RecordBatch], **changes: object) -> Description:
-    """A dataset with a fragment for each batch."""
+    """Write a dataset with a fragment for each batch. Return its description, with `changes` of its
+    fields."""
     schema = parts[0].schema
     vector = schema.field("vector").type
     dtype = "float16" if vector.value_type == pa.float16() else "float32"
-    own = Preprocessing((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    preprocessing = Preprocessing((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     description = Description(
         model="dinov3_vits16",
         variant="fp32",
@@ -38,9 +40,9 @@ def write_dataset(out: Path, parts: Sequence[pa.RecordBatch], **changes: object)
         place=str(out.parent / "model"),
         dtype=dtype,
         dim=vector.list_size,
-        size=own.size,
+        size=preprocessing.size,
         draft=True,
-        preprocessing=StatedPreprocessing(**vars(own), in_file=False),
+        preprocessing=StatedPreprocessing(**vars(preprocessing), in_file=False),
         columns=COLUMNS,
         sources=(),
     ).changed(**changes)

@@ -1,14 +1,14 @@
-"""Count how often a request is handed from file to file of `zoo` and `weights`.
+"""Count how often a request passes from file to file of `zoo` and `weights`.
 
     python -m tests.walks export
     python -m tests.walks embed --list
 
-A step is a pair of files: a function of the first one is the first to call a function of the other.
-A loop counts once, and so do several functions of the same file. Not counted is what is called
-below a hidden function: of the converter, of the modules that hold networks, and of a module that
-is imported. Functions of other libraries are transparent: their callbacks are called by whoever
-called them. A return is a step to a file that was visited before. Threads that
-start meanwhile belong to the walk; a thread begins without a caller.
+A step is a pair of files: a function of the first calls a function of the second that no file has
+called before. Repeated calls count once, and so do several functions of one file. Calls below a
+hidden function are not counted. Functions of the converter, of modules that hold networks and of
+modules during their import are hidden. Functions of other libraries are transparent: a callback
+counts as called by the function that called the library. A return is a step to a file that was
+visited before. Threads that start meanwhile belong to the walk, and begin without a caller.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from zoo.cli.console import run_command
 from zoo.images.photograph import photograph
 
 ROOT = Path(__file__).parents[1]
-OWN = ("zoo/", "weights/")
+COUNTED = ("zoo/", "weights/")
 HIDDEN = ("converter/", "zoo/architectures/")
 DESCRIBED = ("architecture.py", "entry.py", "kinds.py")
 """Modules of `zoo/architectures` that hold no network."""
@@ -35,7 +35,7 @@ DESCRIBED = ("architecture.py", "entry.py", "kinds.py")
 
 @dataclass
 class Walk:
-    """Steps of a request: pairs of a file and another that it calls, in their order."""
+    """The steps of a request in their order, as pairs of a calling and a called file."""
 
     steps: dict[tuple[str, str], None] = field(default_factory=dict)
     called: set[CodeType] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Walk:
 
     @property
     def packages(self) -> "Walk":
-        """The same walk from package to package: a step within a folder is left out."""
+        """The same walk between packages, without the steps inside of a folder."""
         walk = Walk(first=str(Path(self.first).parent))
         for caller, file in self.steps:
             pair = (str(Path(caller).parent), str(Path(file).parent))
@@ -74,10 +74,10 @@ class Walk:
         return follow
 
     def _enter(self, code: CodeType, caller: str | None) -> str | None:
-        """Note a call, and return the file whose function is counted as the innermost one."""
+        """Record a call. Return the file of the innermost counted function."""
         if caller is None or code.co_name == "<module>":
             return None
-        file = own_file(code)
+        file = counted_file(code)
         if file == "":
             return caller
         if file is not None:
@@ -88,7 +88,7 @@ class Walk:
         return file
 
 
-def own_file(code: CodeType) -> str | None:
+def counted_file(code: CodeType) -> str | None:
     """Return the path of a function's file; None if it is hidden, empty if of another library."""
     path = Path(code.co_filename)
     if not path.is_relative_to(ROOT):
@@ -96,7 +96,7 @@ def own_file(code: CodeType) -> str | None:
     name = path.relative_to(ROOT).as_posix()
     if name.startswith(HIDDEN) and path.name not in DESCRIBED:
         return None
-    return name if name.startswith(OWN) else ""
+    return name if name.startswith(COUNTED) else ""
 
 
 @contextmanager
@@ -104,12 +104,12 @@ def walking() -> Generator[Walk]:
     """Record the walk of this thread and of those that start while the block runs."""
     walk = Walk()
 
-    def begin(frame: FrameType, event: str, argument: Any) -> None:
+    def start_thread(frame: FrameType, event: str, argument: Any) -> None:
         follow = walk.thread()
         sys.setprofile(follow)
         follow(frame, event, argument)
 
-    threading.setprofile(begin)
+    threading.setprofile(start_thread)
     sys.setprofile(walk.thread())
     try:
         yield walk
@@ -119,14 +119,14 @@ def walking() -> Generator[Walk]:
 
 
 def export(folder: Path) -> Callable[[], int]:
-    """An export of a small network from a file."""
+    """Return a function that exports a small network from a file."""
     file = str(ROOT / "zoo" / "data" / "vit_digits.safetensors")
     options = ["export", "vit_digits", "--weights", file, "--out", str(folder), "--force"]
     return lambda: run_command(app, options, "zoo")
 
 
 def embed(folder: Path) -> Callable[[], int]:
-    """An embedding of one picture, with a small network in a file."""
+    """Return a function that embeds one picture with a small network from a file."""
     network, pictures = folder / "vit_digits.onnx", folder / "pictures"
     pictures.mkdir()
     photograph().save(pictures / "one.png")

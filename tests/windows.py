@@ -1,6 +1,7 @@
-"""What Windows refuses, on Linux: open and mapped files stay in place, names hold no colon.
+"""Simulate Windows on Linux: open and mapped files cannot be moved or removed, and names contain no
+colon.
 
-A process can be kept from that by Python's own calls; libraries in other languages are not.
+The simulation replaces calls of Python. Libraries in other languages are not affected.
 """
 
 import os
@@ -13,15 +14,15 @@ from typing import Any
 
 OPEN, MAPPED = Path("/proc/self/fd"), Path("/proc/self/maps")
 
-PLACES = {"unlink": 1, "remove": 1, "rmdir": 1, "rename": 2, "replace": 2}
-"""Calls of `os` that Windows refuses for open files, and how many paths they take."""
+PATH_COUNTS = {"unlink": 1, "remove": 1, "rmdir": 1, "rename": 2, "replace": 2}
+"""Calls of `os` that Windows refuses for open files, and the number of paths that they take."""
 
 CREATING = ("open", "os.mkdir", "os.rename")
 FORBIDDEN = frozenset('<>:"|?*')
 
 
 def open_files() -> Iterator[str]:
-    """The files that this process has open or mapped."""
+    """Yield the files that this process has open or mapped."""
     for number in OPEN.iterdir():
         try:
             yield os.readlink(number)
@@ -32,19 +33,21 @@ def open_files() -> Iterator[str]:
 
 
 def _refuse_open(path: Any, dir_fd: int | None) -> None:
-    """**Raises** `PermissionError` if a file is open, or one inside of a folder."""
-    place = os.fspath(path)
+    """Raise `PermissionError` if a file is open, or if a folder has an open file in it."""
+    full_path = os.fspath(path)
     if dir_fd is not None:
-        place = os.path.join(os.readlink(OPEN / str(dir_fd)), place)
-    name = os.path.realpath(place)
-    if os.path.isfile(name) and name in open_files():
-        raise PermissionError(13, "being used by another process", place)
-    if os.path.isdir(name) and any(file.startswith(name + os.sep) for file in open_files()):
-        raise PermissionError(13, "a file in it is being used by another process", place)
+        full_path = os.path.join(os.readlink(OPEN / str(dir_fd)), full_path)
+    real_path = os.path.realpath(full_path)
+    if os.path.isfile(real_path) and real_path in open_files():
+        raise PermissionError(13, "being used by another process", full_path)
+    if os.path.isdir(real_path) and any(
+        file.startswith(real_path + os.sep) for file in open_files()
+    ):
+        raise PermissionError(13, "a file in it is being used by another process", full_path)
 
 
 def _call(name: str, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    for path in args[: PLACES[name]]:
+    for path in args[: PATH_COUNTS[name]]:
         _refuse_open(path, kwargs.get("dir_fd"))
     if name == "rename" and os.path.lexists(args[1]):
         raise FileExistsError(17, "cannot create a file when it exists already", os.fspath(args[1]))
@@ -52,21 +55,22 @@ def _call(name: str, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 
 def refusing() -> dict[str, Callable[..., Any]]:
-    """Calls of `os` by name, as Windows has them."""
-    return {name: partial(_call, name, getattr(os, name)) for name in PLACES}
+    """Return calls of `os` by name that behave as on Windows."""
+    return {name: partial(_call, name, getattr(os, name)) for name in PATH_COUNTS}
 
 
 def _refuse_names(folder: str, event: str, args: tuple[Any, ...]) -> None:
-    """**Raises** `OSError` for a name below a folder that Windows does not take."""
+    """Raise `OSError` for a name below a folder that is invalid on Windows."""
     for path in args[: 1 + (event == "os.rename")] if event in CREATING else ():
         if isinstance(path, str | os.PathLike):
-            place = os.path.join(os.getcwd(), os.fspath(path))
-            if place.startswith(folder) and FORBIDDEN & set(place.removeprefix(folder)):
-                raise OSError(22, "the name is not valid", place)
+            full_path = os.path.join(os.getcwd(), os.fspath(path))
+            if full_path.startswith(folder) and FORBIDDEN & set(full_path.removeprefix(folder)):
+                raise OSError(22, "the name is not valid", full_path)
 
 
 def simulate(folder: str) -> None:
-    """Make this process refuse, for good, what Windows would; names in a folder alone."""
+    """Make this process refuse for good what Windows refuses. Names are checked below `folder`
+    only."""
     for name, call in refusing().items():
         setattr(os, name, call)
     shutil._use_fd_functions = False

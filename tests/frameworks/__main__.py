@@ -1,4 +1,4 @@
-"""Write the page anew, but for its examples: `python -m tests.frameworks`."""
+"""Write the page `docs/frameworks.md`, apart from its examples: `python -m tests.frameworks`."""
 
 from tests.frameworks.examples import FRAMEWORKS, Framework
 from tests.frameworks.rows import PAGE, example, line
@@ -17,13 +17,15 @@ Runtime.
 
 
 def section(framework: Framework) -> str:
+    """Return the section of a framework: its example, the table of its layers, and the layers that
+    it lacks."""
     needs = "<!-- needs the extra [frameworks]: tests/frameworks runs it -->"
     lines = [f"## {framework.title}", "", needs, f"```python{example(framework.title)}```", ""]
     lines += ["| layer | operators |", "|---|---|"]
     lines += [line(row, row.convert()[1]) for row in framework.rows()]
-    if left := framework.left():
+    if excluded := framework.excluded():
         lines += ["", "Not here:", ""]
-        lines += [f"- `{name}`: {reason}" for name, reason in left.items()]
+        lines += [f"- `{name}`: {reason}" for name, reason in excluded.items()]
     return "\n".join(lines)
 
 

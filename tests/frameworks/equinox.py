@@ -1,4 +1,4 @@
-"""Equinox: a module is a pytree, called for one example; ``jax.vmap`` gives it a batch."""
+"""Equinox: a module is a pytree, which is called for one example. ``jax.vmap`` adds a batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,8 @@ SEQUENCE = (("B", 5, 8),)
 def batched(
     make: Callable[[], Any], call: Callable[..., Any] = lambda module, *xs: module(*xs)
 ) -> Callable[..., Bound]:
-    """The module under ``vmap``; its arrays are parameters."""
+    """Return a row's ``bind`` for a module under ``vmap``, whose arrays are parameters. ``call``
+    applies the module to one example."""
 
     def bind(*inputs: Any) -> Bound:
         def fn(module: Any, *xs: Any) -> Any:
@@ -31,16 +32,17 @@ def batched(
 
 
 def of(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
+    """Return ``bind`` for a layer that is made with a key."""
     return batched(lambda: layer(*args, **options, key=KEY))
 
 
 def plain(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
-    """A layer whose making needs no key."""
+    """Return ``bind`` for a layer that is made without a key."""
     return batched(lambda: layer(*args, **options))
 
 
 def stateful(make: Callable[[], Any]) -> Callable[..., Bound]:
-    """A layer with running statistics, at inference."""
+    """Return ``bind`` for a layer with running statistics, at inference."""
     return batched(
         lambda: eqx.nn.make_with_state(make)(),
         lambda pair, x: nn.inference_mode(pair[0])(x, pair[1])[0],
@@ -48,7 +50,7 @@ def stateful(make: Callable[[], Any]) -> Callable[..., Bound]:
 
 
 def over_time(cell: Any) -> Callable[..., Bound]:
-    """A cell under ``lax.scan``, as Equinox's own examples write it."""
+    """Return ``bind`` for a cell under ``lax.scan``, as in Equinox's examples."""
 
     def run(cell: Any, xs: jax.Array) -> Any:
         start = jnp.zeros(6) if isinstance(cell, nn.GRUCell) else (jnp.zeros(6), jnp.zeros(6))
@@ -66,7 +68,7 @@ def autoregressive(module: nn.MultiheadAttention, x: jax.Array) -> jax.Array:
 
 
 def tied() -> nn.Shared:
-    """An embedding whose matrix is the last layer's too."""
+    """Return an embedding that shares its matrix with the last layer."""
     pair = (nn.Embedding(7, 4, key=KEY), nn.Linear(4, 7, key=KEY))
     return nn.Shared(pair, lambda p: p[1].weight, lambda p: p[0].weight)
 
@@ -121,10 +123,11 @@ ROWS = [
     Row("GRUCell", of(nn.GRUCell, 8, 6), (("B", 8), ("B", 6))),
     Row("GRUCell, over time", over_time(nn.GRUCell), SEQUENCE),
 ]  # fmt: skip
-LEFT = {
+EXCLUDED = {
     "StateIndex": "where a layer keeps its state: it computes nothing",
     "StatefulLayer": "the base of layers with state",
 }
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

@@ -1,4 +1,4 @@
-"""The frameworks. How a model of each becomes a file the page shows, and a test runs it."""
+"""The list of frameworks. The page has an example of each, which a test runs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,11 @@ from tests.frameworks.rows import Row
 
 @dataclass(frozen=True)
 class Framework:
-    """``table`` is a module with rows, which says what there is, where that can be listed.
+    """A framework with a table of its layers.
 
-    The default tests try the rows of ``usual``: between the frameworks one of each kind of layer.
+    ``table`` is the name of the module with its rows. If ``listed``, the module also lists the
+    public layers of the framework. The default tests convert the rows in ``usual``, which over all
+    frameworks have one layer of each kind.
     """
 
     title: str
@@ -33,9 +35,9 @@ class Framework:
     def rows(self) -> Sequence[Row]:
         return self.module.ROWS
 
-    def left(self) -> Mapping[str, str]:
-        """What there is no row for, and why."""
-        return self.module.LEFT if self.listed else {}
+    def excluded(self) -> Mapping[str, str]:
+        """Return the public layers without a row, with the reason."""
+        return self.module.EXCLUDED if self.listed else {}
 
 
 FRAMEWORKS = (

@@ -1,4 +1,5 @@
-"""jraph: networks on graphs; a ``GraphsTuple`` is an input, its number of nodes and edges fixed."""
+"""jraph: networks on graphs. A ``GraphsTuple`` is an input, with fixed numbers of nodes and
+edges."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ COUNTS = ((2,), np.int32)
 SENT = {"senders": INTEGERS, "receivers": INTEGERS}
 COUNTED = {"n_node": COUNTS, "n_edge": COUNTS}
 GRAPH = (jraph.GraphsTuple((NODES, 4), (EDGES, 3), **SENT, globals=(2, 2), **COUNTED),)
-"""The spec of two graphs of six nodes and nine edges together."""
+"""The spec of two graphs with six nodes and nine edges together."""
 
 
 def features(width: int) -> jax.ShapeDtypeStruct:
@@ -25,24 +26,26 @@ def features(width: int) -> jax.ShapeDtypeStruct:
 
 
 def counted(graph: jraph.GraphsTuple) -> jraph.GraphsTuple:
-    """What a file is tried on says how many nodes and edges each graph has."""
+    """Return the graph with the numbers of nodes and edges of each graph. Drawn numbers would not
+    have the right sum."""
     return graph._replace(n_node=jnp.array([2, 4]), n_edge=jnp.array([4, 5]))
 
 
 def network(make: Callable[..., Any], **widths: int) -> Callable[..., Bound]:
-    """``make`` is given one matrix product for each part of the network, by their names."""
+    """Return ``bind`` for a network. ``make`` takes the functions of its parts in the order of
+    their names; each is a matrix product with the width in ``widths``."""
 
     def fn(params: Any, graph: jraph.GraphsTuple) -> Any:
-        return make(*(through(params[name]) for name in sorted(params)))(counted(graph))
+        return make(*(layer_of(params[name]) for name in sorted(params)))(counted(graph))
 
-    def through(matrix: jax.Array) -> Callable[..., jax.Array]:
+    def layer_of(matrix: jax.Array) -> Callable[..., jax.Array]:
         return jraph.concatenated_args(lambda x: jax.nn.relu(x @ matrix))
 
     return lambda _: (fn, draw({name: features(width) for name, width in widths.items()}))
 
 
 def attention(params: Any, graph: jraph.GraphsTuple) -> Any:
-    """Graph attention, Veličković et al., 2018, with one head."""
+    """Apply graph attention with one head (Veličković et al., 2018)."""
 
     def logits(sent: jax.Array, received: jax.Array, _: Any) -> jax.Array:
         pair = jnp.concatenate([sent, received], -1)
@@ -52,9 +55,9 @@ def attention(params: Any, graph: jraph.GraphsTuple) -> Any:
     return layer(counted(graph)).nodes
 
 
-def segments(how: Callable[..., Any]) -> Callable[..., Bound]:
-    """A function over the edges that arrive at each node."""
-    return lambda *_: (lambda x, i: how(x, i, NODES), None)
+def segments(reduce: Callable[..., Any]) -> Callable[..., Bound]:
+    """Return ``bind`` for a function over the edges that arrive at each node."""
+    return lambda *_: (lambda x, i: reduce(x, i, NODES), None)
 
 
 ROWS = [
@@ -72,15 +75,17 @@ ROWS = [
         "segment_min_or_constant")),
 ]  # fmt: skip
 
-LEFT = {
+EXCLUDED = {
     "GraphNetGAT": "GraphNetwork with a function in place of its sums, as GAT has one",
     "partition_softmax": "segment_softmax of ids that it makes from counts",
 }
+"""Public layers without a row, with the reason."""
 LAYERS = (
     *("GraphNetwork", "InteractionNetwork", "RelationNetwork", "DeepSets", "GraphMapFeatures"),
     *("GraphConvolution", "GAT", "GraphNetGAT"),
 )
-"""jraph's layers are functions like any other of it, so that they are named here."""
+"""Names of jraph's layers. They are functions like its other functions, so no base class lists
+them."""
 
 
 def public() -> set[str]:

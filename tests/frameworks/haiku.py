@@ -1,4 +1,4 @@
-"""Haiku: a function that makes its modules, transformed into one of parameters and state."""
+"""Haiku: a function that makes its modules, transformed into a function of parameters and state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,8 @@ INIT = hk.initializers.VarianceScaling(1.0)
 
 
 def haiku(call: Callable[..., Any]) -> Callable[..., Bound]:
-    """``call`` makes its modules and uses them; parameters and state are initializers."""
+    """Return ``bind`` for a function that makes modules and calls them. Parameters and state become
+    initializers."""
     module = hk.transform_with_state(call)
 
     def fn(variables: Any, *inputs: Any) -> Any:
@@ -33,12 +34,13 @@ def of(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
 
 
 def at_inference(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
-    """A layer with running statistics, which only training makes."""
+    """Return ``bind`` for a layer with running statistics, at inference. Statistics are made only
+    if `init` runs in training."""
     return haiku(lambda x: layer(*args, **options)(x, is_training=hk.running_init()))
 
 
 def cell(layer: Any) -> Callable[..., Bound]:
-    """One step: a core takes the input first and its state second."""
+    """Return ``bind`` for one step of a core, which takes the input first and its state second."""
     return haiku(lambda state, x: layer(6)(x, state))
 
 
@@ -48,7 +50,7 @@ def unrolled(x: jax.Array) -> Any:
 
 
 def tower(x: jax.Array) -> jax.Array:
-    """A BatchNorm between convolutions, as in a ResNet."""
+    """Apply a BatchNorm between convolutions, as in a ResNet."""
     y = hk.Conv2D(6, 3, with_bias=False)(x)
     y = jax.nn.relu(hk.BatchNorm(True, True, 0.9)(y, is_training=hk.running_init()))
     return hk.avg_pool(hk.Conv2D(4, 1)(y) + x, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
@@ -64,8 +66,8 @@ def conv_lstm(dims: int) -> tuple[Callable[..., Bound], Any]:
 
 def quantised(layer: Any, **options: Any) -> Callable[..., Bound]:
     def call(x: jax.Array) -> jax.Array:
-        found = layer(4, 6, 0.25, **options)(x, is_training=False)
-        return found["quantize"], found["encoding_indices"]
+        result = layer(4, 6, 0.25, **options)(x, is_training=False)
+        return result["quantize"], result["encoding_indices"]
 
     return haiku(call)
 
@@ -116,7 +118,7 @@ ROWS = [
         lambda x: hk.layer_stack(3)(lambda h: h + hk.Linear(4)(jax.nn.gelu(h)))(x))),
     Row("Module, under hk.remat", haiku(
         lambda x: hk.remat(lambda h: jax.nn.gelu(hk.Linear(5)(h)))(x))),
-    # Only what is between the first and the last layer makes networks differ in kind.
+    # One ResNet for each kind of block: the others differ in the number of blocks only.
     *(Row(f"nets.{name}", at_inference(vars(hk.nets)[name], num_classes=5), PHOTO)
         for name in ("ResNet18", "ResNet50", "MobileNetV1")),
     Row("nets.VectorQuantizer", quantised(hk.nets.VectorQuantizer), SEQUENCE),
@@ -124,13 +126,14 @@ ROWS = [
 ]  # fmt: skip
 
 TREE = "changes parameters between training steps: it is no layer"
-LEFT = {
+EXCLUDED = {
     "RNNCore": "the base of all cores",
     "EMAParamsTree": TREE,
     "SNParamsTree": TREE,
     "nets.ResNet": "the base of all ResNets",
     **{f"nets.ResNet{blocks}": "a ResNet of more blocks" for blocks in (34, 101, 152, 200)},
 }
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

@@ -19,11 +19,12 @@ FLAT = (("B", 4),)
 def keras_(
     make: Callable[[], Any], call: Callable[..., Any] = lambda layer, *xs: layer(*xs)
 ) -> Callable[..., Bound]:
-    """``make`` gives the layer or model; ``call`` says how it is used."""
+    """Return ``bind`` for a layer or model that ``make`` returns. ``call`` applies it to its
+    inputs."""
 
     def bind(*inputs: Any) -> Bound:
-        given = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
-        model = keras.Model(given, call(make(), *given))
+        model_inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
+        model = keras.Model(model_inputs, call(make(), *model_inputs))
         kinds = (model.trainable_variables, model.non_trainable_variables)
 
         def fn(params: Any, *xs: Any) -> Any:
@@ -39,7 +40,7 @@ def of(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
 
 
 def of_list(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
-    """A layer that takes its inputs as a list."""
+    """Return ``bind`` for a layer that takes its inputs as a list."""
     return keras_(lambda: layer(*args, **options), lambda layer, *xs: layer([*xs]))
 
 
@@ -48,12 +49,12 @@ MERGING = ("Add", "Subtract", "Multiply", "Maximum", "Minimum", "Average", "Conc
 
 
 def tower() -> keras.Model:
-    """A BatchNorm between convolutions, as in a ResNet."""
-    x = given = layers.Input((9, 7, 4))
+    """Return a model with a BatchNorm between convolutions, as in a ResNet."""
+    x = model_input = layers.Input((9, 7, 4))
     x = layers.Conv2D(6, 3, padding="same", use_bias=False)(x)
     x = layers.ReLU()(layers.BatchNormalization()(x))
-    x = layers.Add()([layers.Conv2D(4, 1)(x), given])
-    return keras.Model(given, layers.AveragePooling2D(3, 2, padding="same")(x))
+    x = layers.Add()([layers.Conv2D(4, 1)(x), model_input])
+    return keras.Model(model_input, layers.AveragePooling2D(3, 2, padding="same")(x))
 
 
 LAYERS = [
@@ -161,7 +162,7 @@ AUGMENTING = (
     *("RandomPosterization", "RandomRotation", "RandomSaturation", "RandomSharpness"),
     *("RandomShear", "RandomTranslation", "RandomZoom"),
 )
-"""What leaves images alone at inference."""
+"""Layers that return images unchanged at inference."""
 HALF = ("Brightness", "ColorDegeneration", "Contrast", "Hue", "Rotation", "Saturation", "Sharpness")
 OPTIONS: dict[str, dict[str, Any]] = {
     **{f"Random{name}": {"factor": 0.5} for name in HALF},
@@ -187,7 +188,7 @@ PREPROCESSING = [
 
 ROWS = [*LAYERS, *SEQUENCES, *PREPROCESSING]
 WORDS = ("HashedCrossing", "Hashing", "IntegerLookup", "StringLookup", "TextVectorization")
-LEFT = {
+EXCLUDED = {
     "Equalization": "Keras itself cannot put it into a model of named batch",
     "MelSpectrogram": "to come with complex numbers",
     **dict.fromkeys(("Layer", "Wrapper"), "a base of other layers"),
@@ -199,6 +200,7 @@ LEFT = {
     "FlaxLayer": "asks for tensorflow, to trace with; a Linen module converts by itself",
     **dict.fromkeys(("TFSMLayer", "TorchModuleWrapper"), "holds a module of another framework"),
 }
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

@@ -14,6 +14,8 @@ KEY = jax.random.key(0)
 
 
 def linen(module: nn.Module, method: Callable[..., Any] | None = None) -> Callable[..., Bound]:
+    """Return ``bind`` for a module, or for a method of it."""
+
     def bind(*inputs: Any) -> Bound:
         shapes = jax.eval_shape(partial(module.init, method=method), KEY, *inputs)
         return partial(module.apply, method=method), draw(shapes)
@@ -22,12 +24,12 @@ def linen(module: nn.Module, method: Callable[..., Any] | None = None) -> Callab
 
 
 def decoding(module: nn.Module) -> Callable[..., Bound]:
-    """One step with a cache, which goes in and comes out."""
+    """Return ``bind`` for one decoding step, with the cache as an input and an output."""
 
     def step(params: Any, cache: Any, x: jax.Array) -> Any:
         variables = {"params": params, "cache": cache}
-        y, after = module.apply(variables, x, mutable=["cache"])
-        return y, after["cache"]
+        y, updated = module.apply(variables, x, mutable=["cache"])
+        return y, updated["cache"]
 
     def bind(cache: Any, x: Any) -> Bound:
         shapes = jax.eval_shape(module.init, KEY, x)
@@ -37,7 +39,7 @@ def decoding(module: nn.Module) -> Callable[..., Bound]:
 
 
 class Block(nn.Module):
-    """What a scan or a rematerialisation repeats."""
+    """A block that a scan or a rematerialisation repeats."""
 
     @nn.compact
     def __call__(self, x: jax.Array, _: None = None) -> tuple[jax.Array, None]:
@@ -110,11 +112,12 @@ ROWS = [
 ]  # fmt: skip
 
 EIGHT = "8-bit products of training, in float8 types that ONNX Runtime's kernels do not take"
-LEFT = {
+EXCLUDED = {
     "RNNCellBase": "the base of all cells",
     **dict.fromkeys(("Fp8DirectDotGeneralOp", "Fp8DotGeneralOp", "Fp8Einsum"), EIGHT),
     "NANOOFp8DotGeneralOp": EIGHT,
 }
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

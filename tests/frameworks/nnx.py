@@ -1,4 +1,4 @@
-"""Flax NNX: a module holds its own state, which ``nnx.split`` takes out as parameters."""
+"""Flax NNX: a module holds its state, which ``nnx.split`` separates as parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,8 @@ def nnx_(
     call: Callable[..., Any] = lambda module, *xs: module(*xs),
     abstractly: Callable[..., Any] = nnx.eval_shape,
 ) -> Callable[..., Bound]:
-    """``make`` is given the generators; ``call`` says how the module is used."""
+    """Return ``bind`` for a module that ``make`` builds from random generators. ``call`` applies
+    the module."""
 
     def bind(*inputs: Any) -> Bound:
         graph, state = nnx.split(abstractly(lambda: make(nnx.Rngs(0))))
@@ -30,12 +31,12 @@ def nnx_(
 
 
 def of(layer: Any, *args: Any, **options: Any) -> Callable[..., Bound]:
-    """A layer that is called with its inputs."""
+    """Return ``bind`` for a layer that is called with its inputs."""
     return nnx_(lambda rngs: layer(*args, **options, rngs=rngs))
 
 
 class Block(nnx.Module):
-    """What a scan or a rematerialisation repeats."""
+    """A block that a scan or a rematerialisation repeats."""
 
     def __init__(self, *, rngs: nnx.Rngs) -> None:
         self.norm = nnx.LayerNorm(4, rngs=rngs)
@@ -70,7 +71,7 @@ def through(block: Block, x: jax.Array) -> jax.Array:
 
 
 def one_step(module: nnx.MultiHeadAttention, cache: Any, x: jax.Array) -> Any:
-    """One step with a cache, which goes in and comes out."""
+    """Decode one step, with the cache as an input and an output."""
     nnx.update(module, cache)
     y = module(x)
     return y, nnx.to_pure_dict(nnx.state(module, nnx.Cache))
@@ -99,7 +100,7 @@ ROWS = [
     Row("InstanceNorm", of(nnx.InstanceNorm, 4), IMAGE),
     Row("SpectralNorm", nnx_(lambda rngs: nnx.SpectralNorm(nnx.Linear(4, 5, rngs=rngs), rngs=rngs),
         lambda m, x: m(x, update_stats=False))),
-    # its making looks at a concrete matrix
+    # Its constructor reads a concrete matrix.
     Row("WeightNorm", nnx_(lambda rngs: nnx.WeightNorm(nnx.Linear(4, 5, rngs=rngs), rngs=rngs),
         abstractly=lambda make: make())),
     Row("PReLU", nnx_(lambda rngs: nnx.PReLU())),
@@ -134,7 +135,8 @@ ROWS = [
     Row("Module, its gradient", nnx_(lambda rngs: nnx.Linear(4, 5, rngs=rngs),
         lambda m, x: nnx.grad(lambda m: jnp.sum(m(x) ** 2))(m))),
 ]  # fmt: skip
-LEFT = {"RNNCellBase": "the base of all cells"}
+EXCLUDED = {"RNNCellBase": "the base of all cells"}
+"""Public layers without a row, with the reason."""
 
 
 def public() -> set[str]:

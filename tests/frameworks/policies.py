@@ -1,4 +1,4 @@
-"""Brax: the networks of its agents, behind the functions that act."""
+"""Brax: the networks of its agents, called through its inference functions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +17,16 @@ KEY = jax.random.key(0)
 
 
 def policy(agent: Any) -> Callable[..., Bound]:
-    """What a trained agent does, of observations that it normalises by running statistics."""
-    made = getattr(agent, f"make_{agent.__name__.split('.')[-2]}_networks")(
+    """Return ``bind`` for a trained agent's actions. It normalises observations by running
+    statistics."""
+    agent_networks = getattr(agent, f"make_{agent.__name__.split('.')[-2]}_networks")(
         WIDTH, ACTIONS, running_statistics.normalize
     )
-    act = agent.make_inference_fn(made)
+    act = agent.make_inference_fn(agent_networks)
     statistics = jax.eval_shape(
         lambda: running_statistics.init_state(specs.Array((WIDTH,), "float32"))
     )
-    params = draw((statistics, jax.eval_shape(made.policy_network.init, KEY)))
+    params = draw((statistics, jax.eval_shape(agent_networks.policy_network.init, KEY)))
 
     def fn(params: Any, observation: jax.Array) -> jax.Array:
         return act(params, deterministic=True)(observation, KEY)[0]
@@ -34,12 +35,12 @@ def policy(agent: Any) -> Callable[..., Bound]:
 
 
 def value() -> Callable[..., Bound]:
-    made = networks.make_value_network(WIDTH, hidden_layer_sizes=(8, 8))
+    value_network = networks.make_value_network(WIDTH, hidden_layer_sizes=(8, 8))
 
     def fn(params: Any, observation: jax.Array) -> jax.Array:
-        return made.apply(None, params, observation)
+        return value_network.apply(None, params, observation)
 
-    return lambda _: (fn, draw(jax.eval_shape(made.init, KEY)))
+    return lambda _: (fn, draw(jax.eval_shape(value_network.init, KEY)))
 
 
 ROWS = [

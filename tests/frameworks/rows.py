@@ -1,4 +1,5 @@
-"""A layer of somebody's framework as a row of a table, and the one assertion that all rows pass."""
+"""A layer of a framework as a row of a table, and the assertion that every row passes: its file
+gives JAX's numbers in ONNX Runtime."""
 
 import math
 import re
@@ -19,7 +20,7 @@ from converter.verify.samples import draw_inputs
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
 SIZES = {"B": 3, "T": 5}
-"""What named dimensions are when a row runs."""
+"""Sizes of the named dimensions when a row runs."""
 
 SEQUENCE = (("B", 5, 4),)
 IMAGE = (("B", 9, 7, 4),)
@@ -28,14 +29,15 @@ CARRY = (("B", 6), ("B", 6))
 TOKENS = ((("B", 5), np.int32),)
 
 Bound: TypeAlias = tuple[Callable[..., Any], Any]
-"""A function of parameters and inputs, and its parameters; None for a function of inputs alone."""
+"""A function of parameters and inputs, with its parameters; None if it is a function of the inputs
+only."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way to use a layer; the name begins with its class, as in ``Conv, causal``.
+    """One way to use a layer. The name begins with its class, as in ``Conv, causal``.
 
-    ``bind`` is given the types of the inputs, since some frameworks make a layer's parameters from
+    ``bind`` takes the types of the inputs, because some frameworks make a layer's parameters from
     them.
     """
 
@@ -48,9 +50,9 @@ class Row:
         return self.name.partition(",")[0]
 
     def convert(self) -> tuple[Callable[..., Any], converter.Export]:
-        """The compiled function of the inputs, and its file.
+        """Return the compiled function of the inputs, and its file.
 
-        Parameters are handed over each time: an NNX module cannot be closed over.
+        The parameters are passed in each call, because an NNX module cannot be closed over.
         """
         fn, params = self.bind(*sized(self.specs))
         export = converter.to_onnx(fn, self.specs, params=params)
@@ -59,25 +61,25 @@ class Row:
 
 
 def sized(specs: Sequence[Spec]) -> tuple[Any, ...]:
-    """The specs with a number for every name."""
-    given = parse_arguments(specs)
-    sizes = [tuple(SIZES.get(str(d), d) for d in s.shape) for s in given.structs]
-    structs = [jax.ShapeDtypeStruct(n, s.dtype) for n, s in zip(sizes, given.structs, strict=True)]
-    return given.fill(structs)[0]
+    """Return the specs as abstract values, with a size for every named dimension."""
+    arguments = parse_arguments(specs)
+    sizes = [tuple(SIZES.get(str(d), d) for d in s.shape) for s in arguments.structs]
+    structs = [
+        jax.ShapeDtypeStruct(n, s.dtype) for n, s in zip(sizes, arguments.structs, strict=True)
+    ]
+    return arguments.fill(structs)[0]
 
 
 def spaces(namespace: Any, of: Any, kind: str, *args: Any, shapes: Any = SPACES, **options: Any):
-    """One row for each number of dimensions, which stands at ``{}`` in the name."""
+    """Return a row for each number of spatial dimensions, which replaces ``{}`` in the name."""
     names = {kind.format(n): shape for n, shape in shapes.items()}
     layers = {name: vars(namespace)[name] for name in names if name in vars(namespace)}
     return [Row(name, of(layers[name], *args, **options), names[name]) for name in layers]
 
 
 def draw(tree: Any) -> Any:
-    """Seeded numbers for abstract parameters: matrices of both signs, vectors around one.
-
-    So a bias is never zero, and a variance never negative.
-    """
+    """Return seeded numbers in place of abstract parameters. Matrices have both signs, and vectors
+    are around one, so that no bias is zero and no variance negative."""
     rng = np.random.default_rng(5)
 
     def leaf(spec: Any) -> Any:
@@ -95,7 +97,8 @@ def draw(tree: Any) -> Any:
 
 
 def assert_right(row: Row) -> converter.Export:
-    """The file gives JAX's numbers with and without ONNX Runtime's optimiser."""
+    """Assert that the file gives JAX's numbers with and without ONNX Runtime's optimiser. Return
+    its export."""
     fn, export = row.convert()
     inputs = draw_inputs(export.graph.inputs, SIZES, _draw)
     verdict = converter.check(export.model, export.interface.wrap(fn), inputs)
@@ -104,33 +107,34 @@ def assert_right(row: Row) -> converter.Export:
 
 
 def _draw(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    """Integers are small, since most are indices."""
+    """Draw an input. Integers are small, because most are indices."""
     if dtype.kind in "biu":
         return rng.integers(0, 2 if dtype == np.bool_ else 4, shape).astype(dtype)
     return np.asarray(rng.standard_normal(shape)).astype(dtype)
 
 
 def sections() -> dict[str, str]:
-    """The page by the titles of its sections."""
+    """Return the sections of the page by their titles."""
     return dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S))
 
 
 def example(title: str) -> str:
-    """The code of a section, which is written there by hand."""
+    """Return the example of a section, which is written by hand."""
     (code,) = re.findall(r"```python(.*?)```", sections()[title], re.S)
     return str(code)
 
 
 def line(row: Row, export: converter.Export) -> str:
-    """How the page shows a row."""
+    """Return the line of a row in the page's table."""
     operators = ", ".join(f"{n} {op}" for op, n in export.report.histogram.items())
     return f"| {row.name} | {operators} |"
 
 
 def subclasses(namespace: Any, base: type) -> set[str]:
-    """The public classes of a framework's namespace, those of several names once."""
+    """Return the public classes of a namespace that are subclasses of ``base``. A class with
+    several names is returned once."""
     return {
-        found.__name__
-        for name, found in vars(namespace).items()
-        if isinstance(found, type) and issubclass(found, base) and not name.startswith("_")
+        member.__name__
+        for name, member in vars(namespace).items()
+        if isinstance(member, type) and issubclass(member, base) and not name.startswith("_")
     }

@@ -1,4 +1,5 @@
-"""Every public layer of the frameworks converts as it is, and the page about them is true."""
+"""Every public layer of the frameworks converts unchanged and gives JAX's numbers, and
+`docs/frameworks.md` states its operators."""
 
 import re
 
@@ -16,12 +17,14 @@ FULL = pytest.mark.full
 
 
 def missing(framework: Framework) -> pytest.MarkDecorator:
+    """Return a mark that skips a test if the framework is not installed."""
     reason = f"{framework.package} is not installed: pip install -e '.[test,frameworks]'"
     return pytest.mark.skipif(not framework.installed, reason=reason)
 
 
 def rows() -> list[pytest.param]:
-    """Those of a framework that is not installed are one row, which is skipped."""
+    """Return the rows of all frameworks. A framework that is not installed has one row, which is
+    skipped."""
     return [
         pytest.param(framework, row, id=f"{framework.title}-{row.name if row else 'all'}",
                      marks=(missing(framework), *([] if is_usual(framework, row) else [FULL])))
@@ -31,37 +34,39 @@ def rows() -> list[pytest.param]:
 
 
 def is_usual(framework: Framework, row: Row | None) -> bool:
+    """Return whether a row is in the default tier."""
     return row is None or row.name in framework.usual
 
 
-every = pytest.mark.parametrize(
+every_framework = pytest.mark.parametrize(
     "framework", [pytest.param(f, id=f.title, marks=missing(f)) for f in FRAMEWORKS]
 )
 
 
 @pytest.mark.parametrize(("framework", "row"), rows())
-def test_a_layer_converts_and_is_what_the_page_says(framework, row):
+def test_a_layer_converts_to_the_operators_on_the_page(framework, row):
     export = assert_right(row)
     assert line(row, export) in SECTIONS[framework.title].splitlines()
 
 
 @pytest.mark.full
-@every
-def test_every_layer_is_here(framework):
-    """Or there is a reason why not."""
-    rows, left = framework.rows(), framework.left()
+@every_framework
+def test_every_layer_has_a_row_or_a_reason(framework):
+    """The tables have a row or a reason for every public layer of a framework, and the page has the
+    same rows and reasons."""
+    rows, reasons = framework.rows(), framework.excluded()
     shown = {row.layer for row in rows}
     assert framework.usual <= {row.name for row in rows}
-    assert not shown & left.keys()
-    assert not framework.listed or framework.module.public() == shown | left.keys()
+    assert not shown & reasons.keys()
+    assert not framework.listed or framework.module.public() == shown | reasons.keys()
     section = SECTIONS[framework.title]
     assert re.findall(r"^\| (.*?) \| \d", section, re.M) == [row.name for row in rows]
-    assert re.findall(r"^- `(.*?)`: (.*)$", section, re.M) == [*left.items()]
+    assert re.findall(r"^- `(.*?)`: (.*)$", section, re.M) == [*reasons.items()]
 
 
 @pytest.mark.full
-@every
+@every_framework
 def test_the_example_runs(framework):
-    found = {}
-    exec(compile(example(framework.title), PAGE.name, "exec"), found)
-    assert isinstance(found["export"].model, ir.Model)
+    names = {}
+    exec(compile(example(framework.title), PAGE.name, "exec"), names)
+    assert isinstance(names["export"].model, ir.Model)

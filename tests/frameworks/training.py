@@ -21,10 +21,11 @@ def loss(model: Any, x: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def step(optimiser: Any) -> Callable[..., Bound]:
-    """Gives the loss, what the parameters become, and the optimiser's state after it."""
+    """Return ``bind`` for a training step. It returns the loss, the updated parameters and the
+    optimiser's new state."""
 
-    def fn(given: Any, x: jax.Array, labels: jax.Array) -> Any:
-        model, state = given
+    def fn(model_and_state: Any, x: jax.Array, labels: jax.Array) -> Any:
+        model, state = model_and_state
         value, gradient = eqx.filter_value_and_grad(loss)(model, x, labels)
         arrays = eqx.filter(model, eqx.is_array)
         updates, state = optimiser.update(gradient, state, arrays)
@@ -36,7 +37,8 @@ def step(optimiser: Any) -> Callable[..., Bound]:
 
 
 def positive(leaf: Any) -> Any:
-    """Second moments are; so are weights here, whose sign does not matter."""
+    """Return the absolute value of an array. Second moments have to be positive; the sign of
+    weights does not matter."""
     return jnp.abs(leaf) if eqx.is_array(leaf) else leaf
 
 

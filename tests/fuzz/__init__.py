@@ -1,5 +1,6 @@
-"""Random programs through the whole converter: `python -m tests.fuzz --programs 300 --seed 0`.
+"""Random programs are converted and compared with JAX: `python -m tests.fuzz --programs 300 --seed
+0`.
 
-`program` is what a program is, `draw` and `steps` make one at random, `judge` says what
-became of it, `shrink` makes a failing one small, `hunt` runs many.
+`program` defines a program as data. `draw` and `steps` draw one at random, `judge` compares its
+file with JAX, `shrink` makes a failing program small, and `hunt` judges many in worker processes.
 """

@@ -1,7 +1,7 @@
-"""What may be raised on the way of a program.
+"""Errors that may be raised while a program is converted, run or judged.
 
-The fuzzer asks of code that it does not know to be right, and each of these may be the answer. Any
-other ends the worker, which is reported as a crash.
+The fuzzer runs code that may be wrong, so it takes each of these errors as an outcome. Any other
+error ends the worker, which is reported as a crash.
 """
 
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
@@ -12,11 +12,11 @@ PYTHON = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError),
     *(OSError, RuntimeError, SystemError, TypeError, ValueError, RuntimeWarning),
 )
-"""Those that a mistake in Python code ends with; JAX's, onnx_ir's and our own are among them. A
-warning of numpy's is one where warnings are errors, as in the tests."""
+"""Errors that a fault in Python code may raise. Errors of JAX, onnx_ir and this project are among
+their subclasses. numpy's RuntimeWarning is an error here, because warnings are errors in tests."""
 
 IN_JAX = (*PYTHON, InconclusiveDimensionOperation)
-"""In which words JAX says that a line does not fit its operands, or that it cannot run it."""
+"""Errors with which JAX says that a step does not fit its operands, or that it cannot run it."""
 
 IN_ONNX_RUNTIME = (
     *(runtime.EPFail, runtime.Fail, runtime.InvalidArgument, runtime.InvalidGraph),

@@ -1,4 +1,4 @@
-"""Many programs in worker processes, which may die: what crashes one is an outcome too."""
+"""Judge many programs in worker processes, which may crash. A crash is an outcome too."""
 
 import logging
 import os
@@ -15,15 +15,16 @@ from tests.fuzz.draw import Limits, draw
 from tests.fuzz.judge import Outcome, judge
 
 PATIENCE = 240.0
-"""Seconds for one program."""
+"""The time limit of a program in seconds."""
 
 FORGET = 300
-"""After so many programs what was compiled is forgotten: most of it is not used again."""
+"""The number of programs after which compiled functions are cleared; most are not used again."""
 
 FLAGS = " ".join(
     (*tests.FLAGS, "--xla_cpu_parallel_codegen_split_count=1", "--xla_allow_excess_precision=false")
 )
-"""Thousands of functions are compiled that run once: six times faster than by default."""
+"""Flags with which thousands of functions that run once are compiled six times faster than by
+default."""
 
 VARIABLES = {
     "XLA_FLAGS": os.environ.get("FUZZ_XLA_FLAGS", FLAGS),
@@ -33,11 +34,12 @@ VARIABLES = {
 
 
 def work(pipe: connection.Connection, seed: str, limits: Limits) -> None:
-    """Judge the programs whose indices come; tell whether JAX runs one, and then the outcome."""
+    """Judge the programs whose indices are received. Send whether JAX runs a program, and its
+    outcome."""
     logging.disable(logging.ERROR)
-    nothing = os.open(os.devnull, os.O_WRONLY)
+    null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
-        os.dup2(nothing, stream.fileno())
+        os.dup2(null, stream.fileno())
     for count, index in enumerate(iter(pipe.recv, None)):
         if count % FORGET == FORGET - 1:
             jax.clear_caches()
@@ -49,12 +51,14 @@ class Worker:
 
     def __init__(self, seed: str, limits: Limits) -> None:
         context = get_context("spawn")
-        self.pipe, theirs = context.Pipe()
+        self.pipe, worker_end = context.Pipe()
         with mock.patch.dict(os.environ, VARIABLES):
             os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
-            self.process = context.Process(target=work, args=(theirs, seed, limits), daemon=True)
+            self.process = context.Process(
+                target=work, args=(worker_end, seed, limits), daemon=True
+            )
             self.process.start()
-        theirs.close()
+        worker_end.close()
         self.index = -1
         self._since = 0.0
         self._in_jax = False
@@ -63,22 +67,24 @@ class Worker:
         return self.pipe.fileno()
 
     def give(self, index: int) -> None:
+        """Send the index of a program to judge."""
         self.index, self._since, self._in_jax = index, time.monotonic(), False
         self.pipe.send(index)
 
     def take(self) -> Outcome | None:
-        """The outcome, also of a process that died or takes too long; none yet while it runs."""
+        """Return the outcome, also of a process that died or takes too long. Return None while the
+        program runs."""
         try:
             while self.pipe.poll():
-                told = self.pipe.recv()
-                if isinstance(told, Outcome):
-                    return told
-                self._in_jax = told
+                message = self.pipe.recv()
+                if isinstance(message, Outcome):
+                    return message
+                self._in_jax = message
         except (EOFError, ConnectionResetError):
             self.process.join()
             return self._failed("crash", f"the process ended with {self.process.exitcode}")
-        late = time.monotonic() - self._since > PATIENCE
-        return self._failed("hangs", f"after {PATIENCE} s") if late else None
+        is_late = time.monotonic() - self._since > PATIENCE
+        return self._failed("hangs", f"after {PATIENCE} s") if is_late else None
 
     def _failed(self, kind: str, detail: str) -> Outcome:
         self.end()
@@ -90,7 +96,8 @@ class Worker:
 
 
 def hunt(indices: range, seed: str, limits: Limits, jobs: int = 1) -> Iterator[tuple[int, Outcome]]:
-    """The index of a program of the hunt's seed and what became of it, as they are done."""
+    """Yield the index and the outcome of each program of the seed, in the order in which they are
+    finished."""
     waiting = iter(indices)
     busy = [Worker(seed, limits) for _ in range(min(jobs, len(indices)))]
     for worker in busy:

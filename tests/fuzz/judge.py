@@ -1,4 +1,4 @@
-"""What becomes of a program: it is converted, loaded, run, and compared with JAX."""
+"""Judge a program: convert it, load and run its file, and compare the outputs with JAX."""
 
 import contextlib
 import re
@@ -29,23 +29,33 @@ FINE = (
     *("right", "refused", "deviates", "overflows", "invalid", "too small", "promised"),
     *("subnormal", "sign of NaN", "sign of zero", "reciprocal", "open", "no rounds"),
 )
-"""What may become of a program. `deviates`: the report says that it may, and a strict conversion
-is right or says so too. `overflows`: something outgrows float16 in JAX, which norms and attention
-compute in float32 in the file, or is a subnormal float16, which XLA takes for zero; or a square
-outgrows float32, whose variance a norm of the file computes from centred numbers; or a matrix
-product does, behind which ONNX Runtime moves a scale. `invalid`: JAX
-itself does not run it. `too small`: a window does not fit into an axis of named size; ONNX Runtime
-says so, where JAX has no elements. `promised`: an index leaves the array in the derivative of
-`x.at[i].min`, `max` or `set`, where JAX promises that none does. `subnormal`: the file is right
-where ONNX Runtime takes subnormal numbers for zero, as XLA does. `sign of NaN`: XLA's `top_k` puts
-a NaN with its sign bit set last, and the bits of a NaN that an operation makes are open.
-`sign of zero`: the largest of zeros of both signs may be either, as may a sum of -0, and something
-looks at the sign. `no rounds`: ONNX Runtime does not know open sizes of what no round has given.
-`reciprocal`: the file is right where JAX divides; XLA multiplies by the reciprocal of what is
-repeated along an axis, and takes that for zero where it is subnormal. `open`: JAX has another
-number compiled than step by step, as for the derivative of a maximum of equals in windows of two
-axes, or a product that is infinite on the way in another order, or for inputs that are one rounding
-away, as for the derivative of a root next to zero."""
+"""Accepted outcomes of a program.
+
+- `right`: the file gives JAX's numbers.
+- `refused`: the converter refuses the program.
+- `deviates`: the report states a deviation, and the strict file is right or states one too.
+- `overflows`: a value overflows or is subnormal in float16 in JAX, where norms and attention of the
+  file compute in float32; or a square overflows float32 where a norm of the file computes the
+  variance from centred numbers; or a matrix product overflows behind which ONNX Runtime moves a
+  scale.
+- `invalid`: JAX itself does not run the program.
+- `too small`: a window does not fit into an axis of named size. ONNX Runtime raises an error, and
+  JAX has no elements.
+- `promised`: an index is out of range in the derivative of `x.at[i].min`, `max` or `set`, where JAX
+  promises that it is within.
+- `subnormal`: the file is right if ONNX Runtime flushes subnormal numbers to zero, as XLA does.
+- `sign of NaN`: XLA's `top_k` sorts a NaN with its sign bit set last, and an operation may set any
+  bits of a NaN.
+- `sign of zero`: the largest of zeros of both signs may be either, and so may a sum of -0, and the
+  program reads the sign.
+- `no rounds`: ONNX Runtime does not know open sizes of a result that no round of a loop has
+  computed.
+- `reciprocal`: the file is right if JAX divides. XLA multiplies by the reciprocal of a value that
+  is broadcast along an axis, and flushes a subnormal reciprocal to zero.
+- `open`: JAX itself has another number if it is not compiled, or for inputs that are moved by one
+  rounding error. Examples are the derivative of a maximum of equals in windows of two axes, a
+  product that is infinite in another order, and the derivative of a root next to zero.
+"""
 
 OUTSIDE = re.compile(r"indices element out of data bounds|invalid ind(ice|ex) found")
 SIGNED = "bitcast|signbit|copysign"
@@ -59,39 +69,43 @@ TOO_SMALL = re.compile(
 )
 INFINITE = re.compile(r"(?!.*(off by|0\.0|named size)).*(NaN|infinit)", re.DOTALL)
 FINITE = "on finite numbers"
-"""The cause of what no deviation of NaN and infinities explains."""
+"""The cause of a wrong outcome that no reported deviation of NaN and infinities explains."""
 
 NOTHING = re.compile(r"an output is (\w+)\[0, [\d, ]+\] in ONNX Runtime and \1\[0, ")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``kind`` is one of `FINE`, or `wrong`, `wrong if optimised`, `does not load`, `does not run`,
-    `exception`, `crash`, `hangs`; ``detail`` says more, ``cause`` groups what is alike."""
+    """What became of a program. ``kind`` is one of `FINE`, or `wrong`, `wrong if optimised`, `does
+    not load`, `does not run`, `exception`, `crash`, `hangs`. ``detail`` is a message, and ``cause``
+    groups failures of the same cause."""
 
     kind: str
     detail: str = ""
     cause: str = ""
     branches: int = 0
-    """How many branches of its source there are, and numbers of turns of its loops."""
+    """The number of branches in the source and of ways that its loops can turn."""
     taken: int = 0
-    """How many of them ran."""
+    """The number of these that ran."""
 
     @property
     def is_fine(self) -> bool:
+        """Whether the outcome is accepted."""
         return self.kind in FINE
 
 
 class Invalid(Exception):
-    """JAX itself does not run the program."""
+    """Raised if JAX itself does not run the program."""
 
 
 def judge(
     program: Program, tell: Callable[[bool], object] = bool, *, is_flushed: bool = False
 ) -> Outcome:
-    """Convert and run a program; ``tell`` is told when JAX begins to run it, and when it has.
+    """Convert and run a program and return what became of it.
 
-    ``is_flushed`` says that ONNX Runtime takes subnormal numbers for zero here.
+    ``tell`` is called with True when JAX starts to run the program, and with False when it has
+    finished. ``is_flushed`` says that ONNX Runtime flushes subnormal numbers to zero in this
+    process.
     """
     with jax.enable_x64(program.x64):
         outcome = _judge(program, tell)
@@ -103,16 +117,16 @@ def judge(
 def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
     fn, params = function(program)
     specs = [(spec.shape, spec.dtype) for spec in program.inputs.values()]
-    how = {"params": params, "opset": program.opset, "strict": program.strict}
+    options = {"params": params, "opset": program.opset, "strict": program.strict}
     try:
-        export = converter.to_onnx(fn, specs, **how)
+        export = converter.to_onnx(fn, specs, **options)
     except (converter.UnsupportedError, converter.SpecError) as error:
         return Outcome("refused", str(error), _plain(str(error)))
     except ANY as error:
         return _raised("invalid" if _raises(program, type(error)) else "exception", error)
     outcome = _checked(program, export, tell)
     if outcome.kind.startswith("wrong") and outcome.cause != FINITE and export.report.deviations:
-        if program.strict:  # what cannot be mended is said there too
+        if program.strict:  # the report of a strict conversion states what remains
             return Outcome("deviates")
         strict = _judge(replace(program, strict=True), tell)
         return Outcome("deviates") if strict.kind == "right" else strict
@@ -120,13 +134,14 @@ def _judge(program: Program, tell: Callable[[bool], object]) -> Outcome:
 
 
 def _called(program: Program, wrap: Callable[..., Any] = lambda fn: fn) -> Callable[..., Any]:
-    """The program as a function of its inputs. Its parameters are operands too, no constants."""
+    """Return the program as a function of its inputs. Its parameters are operands, not
+    constants."""
     fn, params = function(program)
     return wrap(fn) if params is None else partial(wrap(fn), params)
 
 
 def _raises(program: Program, kind: type[Exception]) -> bool:
-    """Whether JAX raises the same where it runs the program."""
+    """Return whether JAX raises an error of this class when it runs the program."""
     sizes = [[d if isinstance(d, int) else 3 for d in s.shape] for s in program.inputs.values()]
     inputs = [jnp.zeros(n, s.dtype) for n, s in zip(sizes, program.inputs.values(), strict=True)]
     try:
@@ -137,7 +152,7 @@ def _raises(program: Program, kind: type[Exception]) -> bool:
 
 
 def _checked(program: Program, export: converter.Export, tell: Callable[[bool], object]) -> Outcome:
-    """What becomes of it on inputs that the converter draws."""
+    """Return the outcome on inputs that the converter draws, with the branches that ran."""
     reach = Reach(program)
     outcome = _compared(program, export, _reference(program, tell, reach))
     return replace(outcome, branches=reach.known, taken=reach.taken)
@@ -161,39 +176,39 @@ def _compared(program: Program, export: converter.Export, reference: Callable[..
     for first in {d.sample: d for d in reversed(verdict.differences)}.values():
         excuses.append(_excuse(program, export, first))
         if not excuses[-1]:
-            return _wrong(program, export, first, verdict)
+            return _unexcused(program, export, first, verdict)
     return Outcome(excuses[-1])
 
 
-def _wrong(
+def _unexcused(
     program: Program,
     export: converter.Export,
     first: converter.Difference,
     verdict: converter.Verdict,
 ) -> Outcome:
-    """What is said of a difference that nothing excuses."""
-    plain = any(d.level == "disabled" for d in verdict.differences)
-    is_told = _meets(program, first.inputs, _is_not_finite) or not _concern_infinite(export)
-    kind = "wrong" if plain else "wrong if optimised"
-    return Outcome(kind, str(first), "" if is_told else FINITE)
+    """Return the outcome of a difference that has no accepted reason."""
+    is_unoptimised = any(d.level == "disabled" for d in verdict.differences)
+    is_explained = _meets(program, first.inputs, _is_not_finite) or not _concern_infinite(export)
+    kind = "wrong" if is_unoptimised else "wrong if optimised"
+    return Outcome(kind, str(first), "" if is_explained else FINITE)
 
 
 def _concern_infinite(export: converter.Export) -> bool:
-    """Whether all deviations of a report are of NaN and infinities alone."""
+    """Return whether all deviations of a report are of NaN and infinities only."""
     return all(INFINITE.match(text) for text in export.report.deviations)
 
 
 def _excuse(program: Program, export: converter.Export, first: converter.Difference) -> str:
-    """Which of `FINE` a difference is, if it is one."""
+    """Return the kind in `FINE` of an accepted difference, otherwise an empty text."""
     inputs = first.inputs
-    for word, what, kind in (
+    for pattern, predicate, kind in (
         ("float16", _is_extreme, "overflows"),
         ("-1e9", _is_below_masks, "deviates"),
         ("top_k", _is_negative_nan, "sign of NaN"),
         (SIGNED, _holds_nan, "sign of NaN"),
         (f"{SIGNED}|top_k", _has_both_zeros, "sign of zero"),
     ):
-        if re.search(word, str(program)) and _meets(program, inputs, what):
+        if re.search(pattern, str(program)) and _meets(program, inputs, predicate):
             return kind
     if "Normalization" in str(export.report.fused) and _meets(program, inputs, _overflows):
         return "overflows"
@@ -202,8 +217,8 @@ def _excuse(program: Program, export: converter.Export, first: converter.Differe
         return "overflows"
     if _has_node(program, inputs, _overflows_in_some_order):
         return "open"
-    divided = _meets(program, inputs, _is_huge)
-    if divided and converter.check(export, _dividing(program)).passed:
+    has_huge = _meets(program, inputs, _is_huge)
+    if has_huge and converter.check(export, _dividing(program)).passed:
         return "reciprocal"
     return "open" if is_open(program, first, inputs) else ""
 
@@ -233,22 +248,22 @@ def _traced(program: Program) -> Graph:
 def is_open(
     program: Program, difference: converter.Difference, inputs: Sequence[np.ndarray]
 ) -> bool:
-    """Whether JAX has two numbers for the element: compiled as one and step by step, or for inputs
-    that are one rounding away."""
+    """Return whether JAX has several numbers for the element: compiled or step by step, or for
+    inputs that are moved by one rounding error."""
     graph = _traced(program)
     output = [f"output_{i}" for i in range(len(graph.outputs))].index(difference.output)
     rng = np.random.default_rng(0)
-    near = [_moved(np.asarray(x), rng) for x in inputs]
+    moved_inputs = [_moved(np.asarray(x), rng) for x in inputs]
     compiled, eager = _reference(program, bool), _eager(program)
-    found = [
+    numbers = [
         float(jax.tree.leaves(run(*arguments))[output][difference.index])
-        for run, arguments in ((compiled, inputs), (eager, inputs), (compiled, near))
+        for run, arguments in ((compiled, inputs), (eager, inputs), (compiled, moved_inputs))
     ]
-    return not np.isclose(found[0], found[1:], rtol=1e-3, atol=0, equal_nan=True).all()
+    return not np.isclose(numbers[0], numbers[1:], rtol=1e-3, atol=0, equal_nan=True).all()
 
 
 def _moved(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Every float by about one rounding."""
+    """Return an array whose floats are moved by about one rounding error."""
     if x.dtype not in (np.float32, np.float64):
         return x
     step = np.finfo(x.dtype).eps * np.maximum(np.abs(x), 1)
@@ -256,10 +271,10 @@ def _moved(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _meets(
-    program: Program, inputs: Sequence[np.ndarray], what: Callable[[np.ndarray], bool]
+    program: Program, inputs: Sequence[np.ndarray], predicate: Callable[[np.ndarray], bool]
 ) -> bool:
-    """Whether there is such an array on the way, in loops too, or at its end."""
-    return _has_node(program, inputs, lambda _, arrays: any(map(what, arrays)))
+    """Return whether an array with this property is an operand or a result, also in loops."""
+    return _has_node(program, inputs, lambda _, arrays: any(map(predicate, arrays)))
 
 
 def _has_node(
@@ -267,29 +282,30 @@ def _has_node(
     inputs: Sequence[np.ndarray],
     matches: Callable[[Node | None, list[np.ndarray]], bool],
 ) -> bool:
-    """Return whether a node matches, with its operands and results, or the outputs without one."""
+    """Return whether ``matches`` holds for a node with its operands and results, or for the
+    outputs, for which the node is None."""
     graph = _traced(program)
-    found = False
+    has_match = False
 
     def apply(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        nonlocal found
+        nonlocal has_match
         results = run_node(node, args, sizes)
         arrays = [np.asarray(y) for y in (*args, *results) if not isinstance(y, Tracer)]
-        found = found or matches(node, arrays)
+        has_match = has_match or matches(node, arrays)
         return results
 
-    ends: list[Any] = []
-    # Step by step, so that loops are seen; some products XLA takes in a whole function only, and
-    # a loop of no rounds is taken compiled only.
+    outputs: list[Any] = []
+    # Evaluation without `jit` also visits the nodes of loops. JAX runs some products, and loops of
+    # no rounds, only under `jit`.
     for steps in (jax.disable_jit(), contextlib.nullcontext()):
         with contextlib.suppress(*IN_JAX), steps:
-            ends = evaluate(graph, inputs, apply=apply)
+            outputs = evaluate(graph, inputs, apply=apply)
             break
-    return found or matches(None, [np.asarray(y) for y in ends])
+    return has_match or matches(None, [np.asarray(y) for y in outputs])
 
 
 def _overflows_in_some_order(node: Node | None, arrays: list[np.ndarray]) -> bool:
-    """Return whether factors of a product, multiplied in another order, are infinite on the way."""
+    """Return whether a product of the node's factors overflows in another order."""
     if node is None or node.op is not ops.reduce_prod or not arrays:
         return False
     large = np.maximum(abs(arrays[0]), arrays[0].dtype.type(1))
@@ -298,7 +314,7 @@ def _overflows_in_some_order(node: Node | None, arrays: list[np.ndarray]) -> boo
 
 
 def _is_extreme(array: np.ndarray) -> bool:
-    """A float16 that is infinite, no number, or subnormal."""
+    """Return whether a float16 array has infinities, NaN or subnormal numbers."""
     if array.dtype != np.float16:
         return False
     normal = (array == 0) | (abs(array) >= np.finfo(np.float16).smallest_normal)
@@ -310,7 +326,7 @@ def _is_not_finite(array: np.ndarray) -> bool:
 
 
 def _overflows(array: np.ndarray) -> bool:
-    """Float32 numbers whose squares are infinite, and that are no fill of a mask."""
+    """Return whether squares of a float32 array overflow. Fill values of masks are ignored."""
     if array.dtype != np.float32:
         return False
     size = abs(array)
@@ -318,12 +334,12 @@ def _overflows(array: np.ndarray) -> bool:
 
 
 def _is_below_masks(array: np.ndarray) -> bool:
-    """Scores that a mask of -1e9 does not hide, where the file takes it to."""
+    """Return whether there are scores that a mask of -1e9 does not hide."""
     return array.dtype == np.float32 and bool(((array < -1e8) & (abs(array + 1e9) > 1e7)).any())
 
 
 def _is_huge(array: np.ndarray) -> bool:
-    """Finite numbers whose reciprocals are subnormal."""
+    """Return whether there are finite numbers with subnormal reciprocals."""
     if array.dtype not in (np.float32, np.float64):
         return False
     least = 1 / np.finfo(array.dtype).smallest_normal
@@ -363,7 +379,8 @@ def _reference(
 
 
 def _eager(program: Program) -> Callable[..., Any]:
-    """Operation by operation: XLA rewrites what it compiles as one, `x / x` to 1 for infinite x."""
+    """Return a function that runs the program operation by operation. XLA rewrites operations that
+    it compiles together, such as `x / x` to 1 for infinite x."""
     call = _called(program)
 
     def run(*inputs: Any) -> Any:
@@ -371,14 +388,14 @@ def _eager(program: Program) -> Callable[..., Any]:
         try:
             with jax.disable_jit():
                 return call(*arrays)
-        except ValueError:  # a loop of no rounds is taken compiled only
+        except ValueError:  # JAX runs a loop of no rounds only under `jit`
             return call(*arrays)
 
     return run
 
 
 def _dividing(program: Program) -> Callable[..., Any]:
-    """The program step by step, its quotients by numpy."""
+    """Return a function that runs the program step by step, with quotients that numpy computes."""
     graph = _traced(program)
 
     def apply(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
@@ -395,7 +412,7 @@ def _dividing(program: Program) -> Callable[..., Any]:
 
 
 def _unfit(program: Program, error: Exception) -> Outcome:
-    """What ONNX Runtime raises."""
+    """Return the outcome of an error that ONNX Runtime raises."""
     frames = traceback.extract_tb(error.__traceback__)
     if not type(error).__module__.startswith("onnxruntime"):
         return _raised("check raises", error)
@@ -409,15 +426,23 @@ def _unfit(program: Program, error: Exception) -> Outcome:
 
 
 def _raised(kind: str, error: Exception) -> Outcome:
+    """Return the outcome of a Python error, with the innermost function of the converter as its
+    cause."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f"{Path(converter.__file__).parent}/" in f.filename] or frames
-    place = f"{Path(own[-1].filename).name}:{own[-1].name}"
+    converter_frames = [
+        f for f in frames if f"{Path(converter.__file__).parent}/" in f.filename
+    ] or frames
+    position = f"{Path(converter_frames[-1].filename).name}:{converter_frames[-1].name}"
     detail = f"{type(error).__name__}: {error}"
-    return Outcome(kind, f"{detail} [{place}:{own[-1].lineno}]", f"{type(error).__name__} {place}")
+    return Outcome(
+        kind,
+        f"{detail} [{position}:{converter_frames[-1].lineno}]",
+        f"{type(error).__name__} {position}",
+    )
 
 
 def _plain(message: str) -> str:
-    """A message without names and numbers."""
+    """Return a message without names and numbers, as the cause of an outcome."""
     first = message.split("\n")[0].split("[/")[0]
     first = re.sub(r"'[^']*_\d+'|\([^()]*\)", "", first) if "primitive" in first else first
     return re.sub(r"\d+", "N", first)[:160]

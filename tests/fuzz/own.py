@@ -1,4 +1,5 @@
-"""What a user's program brings along: primitives, dtypes from pickles, checks."""
+"""Functions that random programs call: custom primitives, dtypes from pickles, and checks of
+arrays."""
 
 import pickle
 from collections.abc import Callable
@@ -13,17 +14,17 @@ from jax.interpreters import batching, mlir
 
 
 def _primitive(name: str, impl: Callable[..., Any]) -> Primitive:
-    """A primitive with what JAX wants of one, which has no rule here."""
-    made = Primitive(name)
-    made.def_impl(impl)
-    made.def_abstract_eval(lambda x, **how: jax.core.ShapedArray(x.shape, x.dtype))
-    mlir.register_lowering(made, mlir.lower_fun(impl, multiple_results=False))
+    """Return a primitive with an implementation, but without a conversion rule."""
+    primitive = Primitive(name)
+    primitive.def_impl(impl)
+    primitive.def_abstract_eval(lambda x, **params: jax.core.ShapedArray(x.shape, x.dtype))
+    mlir.register_lowering(primitive, mlir.lower_fun(impl, multiple_results=False))
 
-    def batched(args: Any, axes: Any, **how: Any) -> Any:
-        return made.bind(*args, **how), axes[0]
+    def batched(args: Any, axes: Any, **params: Any) -> Any:
+        return primitive.bind(*args, **params), axes[0]
 
-    batching.primitive_batchers[made] = batched
-    return made
+    batching.primitive_batchers[primitive] = batched
+    return primitive
 
 
 PRIMITIVES = {
@@ -32,20 +33,21 @@ PRIMITIVES = {
     "softplus": _primitive("softplus", lambda x: x * x - x),
     "name": _primitive("name", lambda x, accuracy, unroll: accuracy * x + unroll),
 }
-"""By names that operations of others have."""
+"""Custom primitives that have the names of other libraries' operations."""
 
 
-def applied(name: str, x: Any, **how: Any) -> Any:
-    return PRIMITIVES[name].bind(x, **how)
+def applied(name: str, x: Any, **params: Any) -> Any:
+    """Apply a custom primitive."""
+    return PRIMITIVES[name].bind(x, **params)
 
 
 def unpickled(dtype: str) -> np.dtype[Any]:
-    """A dtype that equals numpy's own and is another object."""
-    found: np.dtype[Any] = pickle.loads(pickle.dumps(np.dtype(dtype)))
-    return found.newbyteorder("=")
+    """Return a dtype that equals numpy's dtype but is another object."""
+    loaded: np.dtype[Any] = pickle.loads(pickle.dumps(np.dtype(dtype)))
+    return loaded.newbyteorder("=")
 
 
 def checked(x: Any) -> Any:
-    """An array behind a check that it passes."""
+    """Return an array that passes a check of Equinox."""
     never = jnp.any(x != x) & jnp.all(x == x)
     return eqx.error_if(x, never, "this is not true of any array")

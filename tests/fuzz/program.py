@@ -1,7 +1,7 @@
 """A program as data: named inputs and weights, and steps that are lines of Python.
 
-A step's line is an expression over names, so that operands are the names in it. The function that
-is converted is made from the very source that is printed.
+A step's line is an expression, whose names are its operands. The function that is converted is
+compiled from the same source that is printed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from tests.fuzz import own
 Shape = tuple[int | str, ...]
 
 NAME = re.compile(r"\b[vxwa]\d+\b")
-"""Values: steps' results `v3`, inputs `x0`, weights `w1`, arguments of nested functions `a2`."""
+"""Names of values: results of steps `v3`, inputs `x0`, weights `w1`, arguments of nested functions
+`a2`."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """Shape and dtype of a value; a dimension may be a name, as in `to_onnx`."""
+    """Shape and dtype of a value. A dimension may be a name, as in `to_onnx`."""
 
     shape: Shape
     dtype: str
 
     @property
     def kind(self) -> str:
-        """One of `fiub`."""
+        """The kind of the dtype: one of `f`, `i`, `u` and `b`."""
         return "f" if self.dtype == "bfloat16" or self.dtype[0] not in "biu" else self.dtype[0]
 
     @property
@@ -48,12 +49,12 @@ class Spec:
 
     @classmethod
     def of(cls, struct: Any) -> Spec:
-        """That of a value in JAX."""
+        """Return the spec of an array or an abstract value of JAX."""
         shape = tuple(d if isinstance(d, int) else str(d) for d in struct.shape)
         return cls(shape, struct.dtype.name)
 
     def struct(self, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
-        """As JAX has it."""
+        """Return the abstract value of JAX, with its named dimensions in this scope."""
         shape: Any = self.shape
         if not self.is_static:
             shape = export.symbolic_shape("".join(f"{d}," for d in shape), scope=scope)
@@ -66,7 +67,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Body:
-    """A nested function: its arguments, its steps, and the expression that it returns."""
+    """A nested function: its arguments, its steps, and the expression of its result."""
 
     name: str
     args: tuple[str, ...]
@@ -76,7 +77,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Step:
-    """`names = text`, after the functions that the text calls."""
+    """The line `names = text`, after the nested functions that the text calls."""
 
     names: tuple[str, ...]
     text: str
@@ -85,7 +86,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Program:
-    """What is converted, and how."""
+    """A function to convert, and the options of its conversion."""
 
     inputs: Mapping[str, Spec]
     weights: Mapping[str, Spec]
@@ -94,7 +95,7 @@ class Program:
     opset: int = 23
     x64: bool = False
     closure: bool = False
-    """Whether the function closes over the weights; else they are its first argument."""
+    """Whether the function closes over the weights; otherwise they are its first argument."""
     strict: bool = False
 
     def __len__(self) -> int:
@@ -102,7 +103,7 @@ class Program:
 
 
 def walk(steps: Iterable[Step]) -> Iterator[Step]:
-    """Every step, those of nested functions included."""
+    """Yield every step, including those of nested functions."""
     for step in steps:
         for body in step.bodies:
             yield from walk(body.steps)
@@ -110,11 +111,11 @@ def walk(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def reads(step: Step) -> set[str]:
-    """Names that a step reads, nested functions included."""
-    found = set(NAME.findall(step.text))
+    """Return the names that a step reads, including those in nested functions."""
+    names = set(NAME.findall(step.text))
     for body in step.bodies:
-        found |= set(NAME.findall(body.result)).union(*(reads(s) for s in body.steps))
-    return found
+        names |= set(NAME.findall(body.result)).union(*(reads(s) for s in body.steps))
+    return names
 
 
 def _lines(steps: Iterable[Step]) -> Iterator[str]:
@@ -126,15 +127,15 @@ def _lines(steps: Iterable[Step]) -> Iterator[str]:
 
 
 def weight(name: str, spec: Spec) -> str:
-    """The expression that draws a weight."""
+    """Return the expression that draws a weight."""
     seed, shape = int(name[1:]), tuple(spec.shape)
     draws = {"f": f"standard_normal({shape})", "b": f"integers(0, 2, {shape})"}
-    drawn = f"{draws.get(spec.kind, f'integers(0, 7, {shape})')}).astype({spec.dtype!r})"
-    return f"jax.device_put(np.asarray(np.random.default_rng({seed}).{drawn})"
+    expression = f"{draws.get(spec.kind, f'integers(0, 7, {shape})')}).astype({spec.dtype!r})"
+    return f"jax.device_put(np.asarray(np.random.default_rng({seed}).{expression})"
 
 
 def source(program: Program) -> str:
-    """The function `fn`, and the weights that it closes over."""
+    """Return the source of the function `fn`, and of the weights that it closes over."""
     unpack = [] if program.closure else [f"{name} = params[{name!r}]" for name in program.weights]
     body = [*unpack, *_lines(program.steps), f"return ({', '.join(program.outputs)},)"]
     head = "params, " if program.weights and not program.closure else ""
@@ -144,20 +145,20 @@ def source(program: Program) -> str:
 
 
 def printed(program: Program) -> str:
-    """A script that a person can paste."""
+    """Return a script that converts and checks the program."""
     lines = ["import jax, jax.numpy as jnp, numpy as np", "from jax import lax", "import converter"]
     if program.x64:
         lines.append('jax.config.update("jax_enable_x64", True)')
     code = source(program)
     lines += ["from tests.fuzz import own", code] if "own." in code else [code]
-    call, more = "fn", ""
+    call, options = "fn", ""
     if program.weights and not program.closure:
-        drawn = ", ".join(f"{n!r}: {weight(n, s)}" for n, s in program.weights.items())
-        lines.append(f"params = {{{drawn}}}")
-        call, more = "lambda *xs: fn(params, *xs)", ", params=params"
-    more += ", strict=True" if program.strict else ""
+        weights = ", ".join(f"{n!r}: {weight(n, s)}" for n, s in program.weights.items())
+        lines.append(f"params = {{{weights}}}")
+        call, options = "lambda *xs: fn(params, *xs)", ", params=params"
+    options += ", strict=True" if program.strict else ""
     specs = ", ".join(map(str, program.inputs.values()))
-    lines.append(f"export = converter.to_onnx(fn, [{specs}], opset={program.opset}{more})")
+    lines.append(f"export = converter.to_onnx(fn, [{specs}], opset={program.opset}{options})")
     lines.append(f"print(converter.check(export, {call}).differences)")
     return "\n".join(lines)
 
@@ -168,26 +169,26 @@ def _run(code: str) -> dict[str, Any]:
 
 
 def executed(code: str, **names: Any) -> dict[str, Any]:
-    """Everything that is defined after some code, which may read these names too."""
+    """Return the namespace after running some code, which may also read `names`."""
     namespace = {"jax": jax, "jnp": jnp, "lax": lax, "np": np, "own": own, **names}
     exec(compile(code, "<program>", "exec"), namespace)
     return namespace
 
 
 def parameters(program: Program) -> dict[str, Any] | None:
-    """The weights, if the function takes them."""
+    """Return the weights if they are an argument of the function, otherwise None."""
     if program.closure or not program.weights:
         return None
     return {name: eval(weight(name, s), _run("")) for name, s in program.weights.items()}
 
 
 def function(program: Program) -> tuple[Callable[..., Any], dict[str, Any] | None]:
-    """What is passed to `to_onnx`: the function, and its parameters if it takes them."""
+    """Return the function to convert, and its parameters if they are an argument."""
     return _run(source(program))["fn"], parameters(program)
 
 
 def types(step: Step, known: Mapping[str, Any]) -> list[Any]:
-    """Shapes and dtypes of what a step gives, where those of all other values are known."""
+    """Return shapes and dtypes of a step's results, from those of the `known` values."""
     names = sorted(reads(step) & set(known))
     body = "\n".join([*_lines([step]), f"return ({', '.join(step.names)},)"])
     code = f"def step({', '.join(names)}):\n{textwrap.indent(body, '    ')}\n"
@@ -195,22 +196,22 @@ def types(step: Step, known: Mapping[str, Any]) -> list[Any]:
 
 
 def renamed(steps: Iterable[Step], table: Mapping[str, str]) -> tuple[Step, ...]:
-    """Steps with other operands, nested functions included."""
+    """Return the steps with other operands, including those of nested functions."""
 
-    def other(text: str) -> str:
+    def rename(text: str) -> str:
         return NAME.sub(lambda m: table.get(m.group(), m.group()), text)
 
-    def inside(body: Body) -> Body:
-        return replace(body, steps=renamed(body.steps, table), result=other(body.result))
+    def rename_body(body: Body) -> Body:
+        return replace(body, steps=renamed(body.steps, table), result=rename(body.result))
 
     return tuple(
-        replace(step, text=other(step.text), bodies=tuple(map(inside, step.bodies)))
+        replace(step, text=rename(step.text), bodies=tuple(map(rename_body, step.bodies)))
         for step in steps
     )
 
 
 def live(program: Program) -> Program:
-    """Without steps, inputs and weights that nothing reads; one input stays."""
+    """Return the program without steps, inputs and weights that nothing reads. One input stays."""
     steps = _live(program.steps, set(program.outputs))
     used = set(program.outputs).union(*(reads(s) for s in steps))
     inputs = {n: s for n, s in program.inputs.items() if n in used}
@@ -221,7 +222,9 @@ def live(program: Program) -> Program:
 
 
 def _live(steps: Sequence[Step], used: set[str]) -> tuple[Step, ...]:
-    kept: list[Step] = []
+    """Return the steps whose results are in ``used`` or are read by such steps. Adds the names that
+    they read to ``used``."""
+    live_steps: list[Step] = []
     for step in reversed(steps):
         if used & set(step.names):
             bodies = tuple(
@@ -229,5 +232,5 @@ def _live(steps: Sequence[Step], used: set[str]) -> tuple[Step, ...]:
             )
             step = replace(step, bodies=bodies)
             used |= reads(step)
-            kept.append(step)
-    return tuple(reversed(kept))
+            live_steps.append(step)
+    return tuple(reversed(live_steps))

@@ -1,7 +1,7 @@
-"""Which branches of a program run, told apart from the converter's own record of it.
+"""Record which branches of a program run, independently of the converter's own record.
 
-The calls of `lax.cond`, `lax.switch` and loops in its source are replaced by ones that note which
-branch is taken, or whether a loop turns not at all, once or more often.
+Calls of `lax.cond`, `lax.switch` and loops in the source are replaced by functions that record the
+branch, or whether a loop has no turn, one turn or more.
 """
 
 import itertools
@@ -20,22 +20,22 @@ from tests.fuzz.program import Program, executed, parameters, source
 
 CALL = re.compile(r"\blax\.(cond|switch|while_loop|fori_loop)\(")
 
-Taken = tuple[int, int]
+Branch = tuple[int, int]
 """The number of a call in the source, and that of one of its branches."""
 
 
 class Watch:
-    """The calls that note what is taken."""
+    """Functions in place of `lax`'s that record the branches that run."""
 
     def __init__(self) -> None:
-        self.known: set[Taken] = set()
-        self.taken: set[Taken] = set()
+        self.known: set[Branch] = set()
+        self.taken: set[Branch] = set()
 
     def _note(self, call: int, index: Any) -> None:
         self.taken |= {(call, int(i)) for i in np.unique(index)}
 
     def _watch(self, call: int, count: int, index: Any) -> None:
-        if isinstance(index, (int, np.generic)):  # no input changes it
+        if isinstance(index, (int, np.generic)):  # the branch does not depend on inputs
             return
         self.known |= {(call, i) for i in range(count)}
         chosen = jnp.clip(lax.convert_element_type(index, np.int32), 0, count - 1)
@@ -61,7 +61,7 @@ class Watch:
 
 
 class Reach:
-    """Which branches of a program have run."""
+    """The branches of a program that have run."""
 
     def __init__(self, program: Program) -> None:
         self._watch = Watch()
@@ -80,11 +80,11 @@ class Reach:
         return len(self._watch.taken)
 
     def run(self, inputs: Sequence[Any]) -> None:
-        """Note the branches that run for some inputs."""
+        """Run the program and record its branches."""
         if not self._runs:
             return
         try:
             jax.block_until_ready(self._call(*inputs))
             jax.effects_barrier()
-        except ANY:  # what a callback may not stand in
+        except ANY:  # JAX allows no callback at this place of the program
             self._runs = False

@@ -1,4 +1,5 @@
-"""Random programs are converted right, or refused."""
+"""Random programs are converted correctly or refused, the judge distinguishes correct files from
+wrong ones, and failing programs are shrunk."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from tests.tiers import default_rows
 
 
 @pytest.mark.parametrize(
-    ("indices", "seed", "steps", "least"),
+    ("indices", "seed", "steps", "least_right"),
     [
         (range(7), 11, 4, 5),
         pytest.param(range(15), 11, 4, 12, marks=pytest.mark.full),
@@ -27,27 +28,28 @@ from tests.tiers import default_rows
         *(pytest.param(range(500), seed, 12, 350, marks=pytest.mark.full) for seed in range(6)),
     ],
 )
-def test_programs(indices, seed, steps, least):
-    found = list(hunt(indices, str(seed), Limits((2, steps))))
-    assert [index for index, _ in found] == list(indices)
+def test_programs(indices, seed, steps, least_right):
+    results = list(hunt(indices, str(seed), Limits((2, steps))))
+    assert [index for index, _ in results] == list(indices)
     failed = [
         f"python -m tests.fuzz --seed {seed} --steps {steps} --show {index}: {outcome}"
-        for index, outcome in found
+        for index, outcome in results
         if not outcome.is_fine
     ]
     assert not failed, "\n".join(failed)
-    assert [outcome.kind for _, outcome in found].count("right") > least
+    assert [outcome.kind for _, outcome in results].count("right") > least_right
 
 
 @pytest.mark.full
 def test_every_kind_of_step_is_drawn():
-    drawing.TAKEN.clear()
+    drawing.STEP_COUNTS.clear()
     for i in range(1000):
         draw(f"steps/{i}", Limits((4, 8)))
-    assert not [maker.__name__ for maker in STEPS if not drawing.TAKEN[maker.__name__]]
+    assert not [maker.__name__ for maker in STEPS if not drawing.STEP_COUNTS[maker.__name__]]
 
 
 def one_step(text: str, shape: tuple[int | str, ...] = (3,)) -> Program:
+    """Return a program with one step, which reads `x0`."""
     return Program({"x0": Spec(shape, "float32")}, {}, (Step(("v1",), text),), ("v1",))
 
 
@@ -58,22 +60,24 @@ EXCUSED = {
     "open": one_step("jnp.prod(jnp.tile(jnp.concatenate([x0[:1] * 0, x0 * 0 + 3e38]), 8))"),
     "sign of NaN": one_step("lax.bitcast_convert_type((x0 * 0) / (x0 * 0), 'int32')"),
 }
+"""Programs whose files differ from JAX for an accepted reason, by the kind of their outcome."""
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", EXCUSED)
-def test_excuses(kind):
+def test_accepted_differences_are_recognised(kind):
     assert judge(EXCUSED[kind]).kind == kind
 
 
 @pytest.mark.full
-def test_what_is_wrong_besides_is_not_excused(monkeypatch):
-    """A file of something else, which holds as large numbers."""
+def test_another_function_is_not_excused(monkeypatch):
+    """A file of another function is wrong, although the program has an accepted reason for a
+    difference."""
     convert = converter.to_onnx
 
-    def other(fn: Any, specs: Any, **how: Any) -> converter.Export:
-        made = convert(lambda x: (fn(x)[0] * 3,), specs, **how)
-        return replace(made, retrace=convert(fn, specs, **how).retrace)
+    def other(fn: Any, specs: Any, **options: Any) -> converter.Export:
+        export = convert(lambda x: (fn(x)[0] * 3,), specs, **options)
+        return replace(export, retrace=convert(fn, specs, **options).retrace)
 
     monkeypatch.setattr("tests.fuzz.judge.converter.to_onnx", other)
     assert judge(EXCUSED["reciprocal"]).kind == "wrong"
@@ -92,24 +96,27 @@ REACHED = {
     "turns": "lax.while_loop(lambda s: jnp.sum(s) < 8, lambda s: s + 3, x0)",
     "number of turns": "lax.fori_loop(0, jnp.int32(x0[0]), lambda i, s: s * 2, x0)",
 }
+"""Steps with branches or loops, all of whose ways verification has to reach."""
 
 
 @pytest.mark.parametrize("name", default_rows(REACHED, "Boolean", "predicate", "vmap", "turns"))
 def test_each_branch_runs(name):
-    """Verification takes all branches, as callbacks in the program's own source say."""
+    """Verification runs all branches and numbers of loop turns, as callbacks in the program's
+    source record."""
     outcome = judge(one_step(REACHED[name]))
     assert outcome.kind == "right" and outcome.taken == outcome.branches > 1
 
 
-def test_what_only_few_inputs_show_is_found(monkeypatch):
-    """A file whose second branch is another: none of the samples near zero takes it."""
+def test_a_wrong_rare_branch_is_found(monkeypatch):
+    """A file with another second branch is wrong, although no sample near zero takes this
+    branch."""
     text = "lax.cond(jnp.sum(x0) > {}, lambda t: t * 3, jnp.sin, x0)"
     right, wrong = (one_step(text.format(bound)) for bound in (9, 4000))
     convert = converter.to_onnx
 
-    def other(fn: Any, specs: Any, **how: Any) -> converter.Export:
-        made = convert(function(wrong)[0], specs, **how)
-        return replace(made, retrace=convert(fn, specs, **how).retrace)
+    def other(fn: Any, specs: Any, **options: Any) -> converter.Export:
+        export = convert(function(wrong)[0], specs, **options)
+        return replace(export, retrace=convert(fn, specs, **options).retrace)
 
     assert judge(right) == Outcome("right", branches=2, taken=2)
     monkeypatch.setattr("tests.fuzz.judge.converter.to_onnx", other)
@@ -125,12 +132,12 @@ def test_windows_of_equals_are_open_and_sines_are_not():
     slope = Program(inputs, {}, (step,), ("v2",))
     element = Difference("repeated", True, "output_0", (0, 0, 5), "0", "0")
     export = converter.to_onnx(function(slope)[0], [(2, 2, 6)] * 2)
-    drawn = dict(samples(export.graph))["repeated"]
-    assert is_open(slope, element, drawn)
-    assert not is_open(one_step("jnp.sin(x0)", (2, 2, 6)), element, drawn[:1])
+    inputs_of_sample = dict(samples(export.graph))["repeated"]
+    assert is_open(slope, element, inputs_of_sample)
+    assert not is_open(one_step("jnp.sin(x0)", (2, 2, 6)), element, inputs_of_sample[:1])
 
 
-def test_the_judge_knows_right_from_wrong(monkeypatch):
+def test_outcomes_of_right_refused_and_failing_programs(monkeypatch):
     right = one_step("jnp.sin(x0)", ("B", 3))
     assert judge(right).kind == "right"
     monkeypatch.setattr("converter.lower.lowerings.BUILTIN_RULES", {})
@@ -141,7 +148,7 @@ def test_the_judge_knows_right_from_wrong(monkeypatch):
     assert (outcome.kind, outcome.cause) == ("exception", "ZeroDivisionError conversion.py:finish")
 
 
-def test_what_is_wrong_becomes_small():
+def test_a_wrong_program_is_shrunk():
     def judged(program: Program) -> Outcome:
         is_in = any("jnp.transpose" in step.text for step in program.steps)
         return Outcome("wrong" if is_in else "right")

@@ -1,5 +1,5 @@
-"""Programs of JAX, in tables by subject: what every judge walks over.
+"""Tables of JAX programs, by subject, which several tests convert and compare with JAX.
 
-`table` is all of them, `ways` what JAX's transformations make of a program, `tests/conformance.py`
-says what a row is. Judges are in `test_programs.py` here, and in other folders.
+`table` lists all programs. `ways` applies JAX's transformations to a program.
+`tests/conformance.py` defines a row. The tests are in `test_programs.py` here and in other folders.
 """

@@ -1,4 +1,5 @@
-"""Attention: masks and rows that are hidden throughout, heads that share keys, caches."""
+"""Attention with masks, with rows that are hidden throughout, with heads that share keys, and with
+caches."""
 
 import math
 from functools import partial
@@ -24,7 +25,7 @@ def normal(*shape, dtype=np.float32, size=1.0):
 BIAS = normal(HEADS, ROWS, COLUMNS)
 CAUSAL = np.tri(ROWS, COLUMNS, 1, dtype=bool)
 PADDING = np.arange(COLUMNS) < 4
-# A row that is hidden throughout, others in part, one not at all.
+# One row is hidden throughout, one is visible throughout, and the others are hidden in part.
 VISIBLE = np.random.default_rng(5).random((ROWS, COLUMNS)) > 0.5
 VISIBLE[1], VISIBLE[2], VISIBLE[[0, 3, 4], 2] = False, True, True
 
@@ -34,27 +35,28 @@ def hidden(number, shown=0.0):
 
 
 def attend(change):
-    """Attention whose scores are changed, with what changes them as further inputs."""
+    """Return attention whose scores are changed, also by further inputs."""
 
-    def fn(q, k, v, *given):
-        scores = change(jnp.einsum("hqd,hkd->hqk", q, k) / math.sqrt(q.shape[-1]), *given)
+    def fn(q, k, v, *more_inputs):
+        scores = change(jnp.einsum("hqd,hkd->hqk", q, k) / math.sqrt(q.shape[-1]), *more_inputs)
         return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, axis=-1), v)
 
     return fn
 
 
-def masked(name, change, *given, size=1.0, ops=ONE, said="", tags=DEFAULT):
+def masked(name, change, *more_inputs, size=1.0, ops=ONE, said="", tags=DEFAULT):
     operands = [normal(*shape, size=size) for shape in SHAPES]
-    return Case(name, attend(change), [*operands, *given], ops=ops, said=said, tags=tags)
+    return Case(name, attend(change), [*operands, *more_inputs], ops=ops, said=said, tags=tags)
 
 
-# Of fills and added masks: lowest, JAX's own, one that absorbs, two that do not, infinity.
+# Fill values and added masks: the lowest number, JAX's fill value, one that absorbs scores, two
+# that do not, and infinity.
 FILLS = (LOWEST, 0.7 * LOWEST, -1e30, -1e9, -1e4, -math.inf)
 ADDED = (LOWEST, -1e30, -1e9, -1e4, -50.0, -math.inf)
 MORE = [np.roll(hidden(number, 0.25), 1, 0) for number in (-1e9, -math.inf)]
 WEAK = "how low the fill value"
 MASKS = [
-    # Scores of hundreds reach what is hidden by little.
+    # Scores of hundreds would exceed a fill value of -1e4.
     *(masked(f"filled with {fill:.1g}", lambda s, m, fill=fill: jnp.where(m, s, fill), VISIBLE,
              size=1.0 if fill == -1e4 else 9.0) for fill in FILLS),
     *(masked(f"added {number:.1g}", jnp.add, hidden(number)) for number in ADDED),
@@ -64,7 +66,7 @@ MASKS = [
         ("after", lambda fill, s, m, more: jnp.where(m, s + more, fill)),
         ("before", lambda fill, s, m, more: jnp.where(m, s, fill) + more))),
     masked("scaled mask", lambda s, m: (0.5 * s + m) * 0.75, hidden(-math.inf, 0.5)),
-    # Hidden by both is lower than hidden by one: -inf beside the lowest number in one row.
+    # The sum of two masks overflows where both hide: a row has -inf and the lowest number.
     masked("lowest twice", lambda s, m, p: s + (m + p), hidden(LOWEST),
            np.where(PADDING, 0, LOWEST).astype(np.float32)),
     masked("logarithm", lambda s, m: s + jnp.log(m), VISIBLE.astype(np.float32)),
@@ -88,22 +90,24 @@ MASKS = [
 
 
 def large_and_known(q, k, v):
-    """A mask for each head that is too large to be folded."""
+    """Attend with a constant mask for each head that is too large to be folded."""
     heads, rows = (jnp.arange(n) for n in q.shape[:2])
     keep = rows[:, None] + heads[:, None, None] >= rows
     return jax.nn.softmax(jnp.where(keep, q @ k.mT * 0.25, -jnp.inf), axis=-1) @ v
 
 
 def narrow(dtype, opset):
-    """float16 has no number that absorbs all scores, and runtimes have no kernels of bfloat16: the
-    node computes in float32."""
+    """Return attention with a mask in a half precision. The node computes in float32: float16 has
+    no number that absorbs all scores, and runtimes have no kernels of bfloat16."""
     operands = [normal(*shape, dtype=dtype, size=2.0) for shape in SHAPES]
-    change = attend(lambda s, m: jnp.where(m, s, jnp.finfo(s.dtype).min))
-    return Case(f"mask of {np.dtype(dtype)} {opset}", change, [*operands, VISIBLE], (opset,), ONE,
+    fn = attend(lambda s, m: jnp.where(m, s, jnp.finfo(s.dtype).min))
+    return Case(f"mask of {np.dtype(dtype)} {opset}", fn, [*operands, VISIBLE], (opset,), ONE,
                 tolerance=2, tags=DEFAULT)  # fmt: skip
 
 
-NARROW = [narrow(*each) for each in ((np.float16, 23), (jnp.bfloat16, 23), (jnp.bfloat16, 25))]
+NARROW = [
+    narrow(*arguments) for arguments in ((np.float16, 23), (jnp.bfloat16, 23), (jnp.bfloat16, 25))
+]
 
 # --------------------------------------------------------------------------- heads that share keys
 
@@ -119,12 +123,12 @@ def of_heads(q, k, v, change=lambda scores: scores):
 
 
 def repeated(change=lambda scores: scores):
-    """Three heads share a key and a value."""
+    """Return attention in which three heads share a key and a value."""
     return lambda q, k, v: of_heads(q, *(jnp.repeat(x, 3, axis=1) for x in (k, v)), change)
 
 
 def grouped(scores, out, shape, result):
-    """Queries in groups, or one key for all heads."""
+    """Return attention with grouped queries, or with one key for all heads."""
 
     def fn(q, k, v):
         weights = jax.nn.softmax(jnp.einsum(scores, q.reshape(shape), k) * 0.3, axis=-1)
@@ -145,14 +149,14 @@ FORMS = {
 SHARED = {**ONE, "Expand": 0, "Tile": 0, "MatMul": 0, "Softmax": 0}
 
 
-def heated(q, k, v, given, least=0.01):
-    """Swin v2 has a temperature for each head, which it bounds."""
+def heated(q, k, v, log_scales, least=0.01):
+    """Attend with a temperature for each head, which is bounded, as Swin v2 does."""
     q, k = (x / jnp.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
-    scale = jnp.clip(jnp.exp(given), least, 100)[:, None, None]
+    scale = jnp.clip(jnp.exp(log_scales), least, 100)[:, None, None]
     return of_heads(q, k, v, lambda s: jnp.where(KEEP, s * scale, -1e30))
 
 
-# ``keras.layers.Attention``, Keras 3.15, lowers hidden scores.
+# ``keras.layers.Attention`` of Keras 3.15 lowers hidden scores by a constant.
 LOWERED = lambda q, k, v, m: of_heads(q, k, v, lambda s: jnp.where(m > 0, s - 1e9, s))  # noqa: E731
 ALONG_KEYS = lambda q, k, v, m: of_heads(q, k, v, lambda s: s * jnp.resize(m, 7))  # noqa: E731
 
@@ -161,29 +165,29 @@ def behind_the_mask(q, k, v, m):
     return of_heads(q, k, v, lambda s: jnp.where(KEEP, s, -1e30) * jnp.exp(m[0]))
 
 
-OWN = (Q, (2, 6, 7, 8), (2, 6, 7, 4))
+FULL = (Q, (2, 6, 7, 8), (2, 6, 7, 4))
 TEMPERATURES = np.log([0.5, 1, 2, 4, 8, 16])
 GROUPS = [
     *(Case(name, fn, shapes, (23, 24), SHARED, tags=DEFAULT)
       for name, (fn, shapes) in FORMS.items()),
     *(Case(f"{name}, float16", fn, [(shape, np.float16) for shape in shapes], (23, 24), SHARED)
       for name, (fn, shapes) in FORMS.items()),
-    # Other heads share their keys than ONNX's.
+    # Other heads share a key than in ONNX's operator.
     Case("tiled", lambda q, k, v: of_heads(q, *(jnp.tile(x, (1, 3, 1, 1)) for x in (k, v))),
          (Q, K, V), ops={**ONE, "Tile": 2}),
     Case("keys alone", lambda q, k, v: of_heads(q, jnp.repeat(k, 3, axis=1), v),
          (Q, K, (2, 6, 7, 4)), ops={**ONE, "Expand": 1}),
-    Case("lowered", LOWERED, (*OWN, (2, 1, 9, 7)), ops=ONE),
-    Case("heated", heated, (*OWN, (6,)), ops=ONE),
-    Case("heated by zero", partial(heated, least=None), (*OWN, (6,)), ops=NONE,
+    Case("lowered", LOWERED, (*FULL, (2, 1, 9, 7)), ops=ONE),
+    Case("heated", heated, (*FULL, (6,)), ops=ONE),
+    Case("heated by zero", partial(heated, least=None), (*FULL, (6,)), ops=NONE,
          said="may be infinite, huge or zero"),
-    Case("heated, float16", heated, [(shape, np.float16) for shape in (*OWN, (6,))], ops=NONE,
+    Case("heated, float16", heated, [(shape, np.float16) for shape in (*FULL, (6,))], ops=NONE,
          said="in float16, the queries may overflow"),
     Case("heated, bfloat16", heated,
-         [*((shape, jnp.bfloat16) for shape in OWN), TEMPERATURES.astype(jnp.bfloat16)], ops=ONE,
+         [*((shape, jnp.bfloat16) for shape in FULL), TEMPERATURES.astype(jnp.bfloat16)], ops=ONE,
          tolerance=2, tags=DEFAULT),
-    Case("along keys", ALONG_KEYS, (*OWN, (6,)), ops=NONE, said="queries cannot be multiplied by"),
-    Case("behind the mask", behind_the_mask, (*OWN, (6,)), ops=NONE,
+    Case("along keys", ALONG_KEYS, (*FULL, (6,)), ops=NONE, said="queries cannot be multiplied by"),
+    Case("behind the mask", behind_the_mask, (*FULL, (6,)), ops=NONE,
          said="before they are multiplied"),
 ]  # fmt: skip
 
@@ -201,11 +205,11 @@ def updated(x, y, i, axis=0):
     return lax.dynamic_update_slice_in_dim(x, y, i, axis)
 
 
-def written(put):
+def written(write):
     def fn(q, k, v, keys, values, index):
-        keys, values = put(keys, k, index), put(values, v, index)
-        shown = jnp.arange(LENGTH) <= index[..., None, None, None]
-        return of_heads(q, keys, values, lambda s: jnp.where(shown, s, -1e30)), keys, values
+        keys, values = write(keys, k, index), write(values, v, index)
+        visible = jnp.arange(LENGTH) <= index[..., None, None, None]
+        return of_heads(q, keys, values, lambda s: jnp.where(visible, s, -1e30)), keys, values
 
     return fn
 
@@ -214,10 +218,10 @@ def cached(batch, length=LENGTH):
     return [(batch, HEADS, 1, WIDTH)] * 3 + [(batch, HEADS, length, WIDTH)] * 2
 
 
-PUTS = {
+WRITERS = {
     "one": lambda x, y, i: updated(x, y, i, 2),
     "each": jax.vmap(lambda x, y, i: lax.dynamic_update_slice(x, y, (0, i, 0))),
-    # An index beyond the cache writes nothing.
+    # An index out of range writes nothing.
     "by index": lambda x, y, i: x.at[:, :, i].set(y[:, :, 0]),
 }
 WRITTEN = {**ONE, "TensorScatter": 2, "ScatterND": 0, "Concat": 0, "Transpose": 0}
@@ -225,16 +229,16 @@ MAPPED = jax.vmap(updated, in_axes=(1, 1, 0), out_axes=1)
 X, Y = (np.random.default_rng(3).integers(0, 2, (n, 4, 5)) for n in (9, 2))
 
 
-def places(name, index):
-    """One index, or one for each entry of the batch."""
+def indices(name, index):
+    """Return one index, or one for each entry of the batch."""
     return np.array([index] + [3] * 2 if name == "each" else index, np.int32)
 
 
 CACHES = [
     Case("joined", joined, cached("B", "N"), ops={**ONE, "Concat": 2}),
-    *(Case(f"written, {name}, {b} {i} at {opset}", written(put), [*cached(b), places(name, i)],
+    *(Case(f"written, {name}, {b} {i} at {opset}", written(write), [*cached(b), indices(name, i)],
            (opset,), ops)
-      for name, put in PUTS.items() for b in ("B", 3) for i in (4, LENGTH, -40)
+      for name, write in WRITERS.items() for b in ("B", 3) for i in (4, LENGTH, -40)
       for opset, ops in ((24, WRITTEN), (23, ONE)) if name != "each" or b == 3),
     *(Case(f"index {i} of {kind}", updated, [X.astype(kind), Y.astype(kind), np.int32(i)[...]],
            (24,), {"TensorScatter": 1}, tags=DEFAULT if kind == "int8" else frozenset())

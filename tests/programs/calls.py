@@ -1,4 +1,4 @@
-"""What only wraps something, and is inlined or left out: calls, checks, shards of one device."""
+"""Operations that are inlined or left out: calls, checks, and shards of one device."""
 
 import equinox as eqx
 import equinox.internal as eqxi
@@ -29,14 +29,14 @@ def sharded(fn, vma=True, mesh=MESH):
 
 
 def filled(x, kind):
-    """Equinox's loop that writes each row of a buffer once."""
+    """Run Equinox's loop that writes each row of a buffer once."""
 
     def body(carry):
         i, rows = carry
         return i + 1, rows.at[i].set(rows[i] * jnp.sin(rows[i]))
 
-    how = {"kind": kind, "max_steps": 4, "buffers": lambda carry: carry[1]}
-    return eqxi.while_loop(lambda carry: carry[0] < 2, body, (jnp.int32(0), x), **how)[1]
+    options = {"kind": kind, "max_steps": 4, "buffers": lambda carry: carry[1]}
+    return eqxi.while_loop(lambda carry: carry[0] < 2, body, (jnp.int32(0), x), **options)[1]
 
 
 INLINED = {
@@ -79,7 +79,7 @@ DROPPED = {
 UNCOMPILED = {
     "checkify.check": lambda x: (checkify.check(x[0, 0] < 0, "large"), x + 1)[1],
 }
-"""What is left out too, and what JAX does not compile, so that it is in no table of programs."""
+"""Operations that are left out and that JAX does not compile, so that `PROGRAMS` lacks them."""
 
 BUFFERS = {
     "bounded": lambda x: filled(x, "bounded"),
@@ -89,7 +89,7 @@ BUFFERS = {
 
 
 def checked(x, index=0):
-    """None of these is ever raised for ``X``."""
+    """Return twice ``x`` after a check that ``X`` passes."""
     return eqxi.branched_error_if({"x": x, "n": 3}, jnp.any(x > 99), index, ["one", "two"])["x"] * 2
 
 

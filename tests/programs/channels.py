@@ -1,4 +1,5 @@
-"""Networks in channels-last: the transposes of their ends alone; norms become operators or go."""
+"""Networks in channels-last order have transposes at their ends only, and their norms become
+operators or are folded into convolutions."""
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,8 @@ def padded(mode):
 
 
 def of_one_picture(x):
-    """A network for one picture, with what networks do besides."""
+    """Compute a network for one picture, with the operations between convolutions that networks
+    have."""
     x = x[None]
     y = jax.nn.relu(conv(x, KERNELS[0]) + BIAS)
     y = jax.nn.gelu(conv(y, KERNELS[1])) + y
@@ -82,13 +84,13 @@ OTHERS = {
     "tiled": between(lambda x: jnp.tile(x, (1, 2, 1, 1))),
     "spread rows": between(lambda x: jnp.broadcast_to(x[:, :1], x.shape) * x),
 }
-"""What only looks like them."""
+"""Functions that resemble the forms above, but need further transposes."""
 
 # -------------------------------------------------------------------------------------- batch norms
 
 
 def norm(x, p):
-    """At inference, as Keras and Flax write it."""
+    """Normalize at inference, as Keras and Flax do."""
     scale = lax.rsqrt(p["var"] + 1e-3) * p["gamma"]
     return x * scale + (p["beta"] - p["mean"] * scale)
 
@@ -124,7 +126,7 @@ PARAMS = {
 
 
 def network(p, x, norm=norm):
-    """An inverted residual block with squeeze and excitation, and what lies around it."""
+    """Compute an inverted residual block with squeeze and excitation, between a stem and a head."""
     x = jax.nn.relu6(norm(conv(x, p["stem"], 2), p["norm0"]))
     y = jax.nn.relu6(norm(conv(x, p["wide"]), p["norm1"]))
     y = jnp.pad(y, ((0, 0), (1, 2), (0, 1), (0, 0)))
@@ -144,21 +146,23 @@ def two_norms(p, x):
 
 
 def read_in_both_orders(p, x):
-    """Flattening reads channels-last, the next convolution does not: the relu is turned once."""
+    """Compute two outputs, one of which reads channels-last values and the other channels-first
+    ones, so that the relu is transposed once."""
     x = jax.nn.relu(conv(x, p["stem"], 2))
     return x.reshape(x.shape[0], -1) @ p["flat"], jax.nn.relu(conv(x, p["wide"]))
 
 
 def norm_before_its_activation(p, x):
-    """What follows a residual sum has no convolution to go into."""
+    """Normalize a residual sum, which has no convolution before it into which the norm could be
+    folded."""
     x = conv(x, p["one"])
     return x + conv(jax.nn.relu(norm(x, p["norm"])), p["two"])
 
 
 def transposed(groups):
     def fn(p, x):
-        how = {"dimension_numbers": NHWC, "feature_group_count": groups}
-        return norm(lax.conv_general_dilated(x, p["w"], (1, 1), [(1, 1)] * 2, (2, 2), **how), p)
+        options = {"dimension_numbers": NHWC, "feature_group_count": groups}
+        return norm(lax.conv_general_dilated(x, p["w"], (1, 1), [(1, 1)] * 2, (2, 2), **options), p)
 
     params = {"w": drawn(3, 3, 4 // groups, 6), **stats(6)}
     ops = {"ConvTranspose": 1, "Mul": groups - 1}
@@ -168,12 +172,13 @@ def transposed(groups):
 
 # ------------------------------------------------------------------------ norms of what is there
 
-SCALE, SIX, PLACE = drawn(6) + 1.5, stats(6), drawn(7)
+SCALE, SIX, POSITION_SCALE = drawn(6) + 1.5, stats(6), drawn(7)
 LAST, FIRST = (2, 5, 7, 6), (2, 6, 5, 7)
 
 
 def keras_groups(x):
-    """``keras.layers.GroupNormalization``, Keras 3.15: scaled before the channels are merged."""
+    """Normalize as ``keras.layers.GroupNormalization`` of Keras 3.15: the scale is applied before
+    the channels are merged."""
     split = x.reshape(*x.shape[:-1], 3, -1)
     axes = (1, 2, 4)
     mean, variance = split.mean(axes, keepdims=True), split.var(axes, keepdims=True)
@@ -182,7 +187,7 @@ def keras_groups(x):
 
 
 def by_hand(x):
-    """A mean and a variance of each channel, the variance as E[x^2] - E[x]^2."""
+    """Normalize each channel, with the variance as E[x^2] - E[x]^2."""
     mean = x.mean((1, 2), keepdims=True)
     variance = jnp.maximum((x * x).mean((1, 2), keepdims=True) - mean * mean, 0)
     return (x - mean) / jnp.sqrt(variance + 1e-5) * SCALE + BIAS
@@ -201,7 +206,7 @@ def residual(norm):
 
 
 def other_groups(x):
-    """The channels are split the other way round."""
+    """Normalize groups of channels that are split in the other order."""
     split = x.reshape(*x.shape[:-1], 2, 3)
     axes = (1, 2, 3)
     y = (split - split.mean(axes, keepdims=True)) * lax.rsqrt(split.var(axes, keepdims=True) + 1e-3)
@@ -209,26 +214,26 @@ def other_groups(x):
 
 
 def tiled_statistics(x):
-    """Statistics of groups that are tiled, so that they are those of other channels."""
+    """Normalize with tiled statistics of groups, which are those of other channels."""
     split = x.reshape(*x.shape[:-1], 3, 2)
     mean, variance = (jnp.tile(v, 2) for v in (split.mean((1, 2, 4)), split.var((1, 2, 4))))
     return (x - mean[:, None, None]) * lax.rsqrt(variance + 1e-3)[:, None, None]
 
 
 def scaled_by_place(x):
-    """The scale has the size of another axis."""
+    """Scale by a vector of the size of another axis."""
     y = (x - x.mean((2, 3), keepdims=True)) * lax.rsqrt(x.var((2, 3), keepdims=True) + 1e-3)
-    return y * PLACE
+    return y * POSITION_SCALE
 
 
 def known_of_another(p, x):
-    """Twice the mean is taken off."""
+    """Subtract the mean twice."""
     inverse = lax.rsqrt(p["var"].reshape(6, 1, 1) + 1e-3)
     return x * inverse - 2 * p["mean"].reshape(6, 1, 1) * inverse
 
 
 def known_by_hand(p, x):
-    """The mean comes off first, which keeps digits that the operator loses."""
+    """Subtract the mean first, which keeps digits that the operator loses."""
     return norm_by_hand(x, {k: v.reshape(6, 1, 1) for k, v in p.items()})
 
 

@@ -1,7 +1,7 @@
 """Collectives under every transformation that gives their axes a meaning.
 
-Under ``vmap`` a named axis becomes one of the array's own; under ``shard_map`` over one device it
-stays a name, for an axis of size one; and an equation may have some of both.
+Under ``vmap`` a named axis becomes an axis of the array. Under ``shard_map`` over one device it
+stays a name, for an axis of size one. One equation may have names of both kinds.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from tests.conformance import DEFAULT, Case
 from tests.programs.ways import total
 
 Function = Callable[..., Any]
-Row = Callable[[Any, Any, int], Any]  # of a lane (4, 2), the names to reduce over, how many lanes
+Row = Callable[[Any, Any, int], Any]  # of a lane (4, 2), the names of axes, the number of lanes
 
 MESH = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
 
@@ -55,8 +55,8 @@ COLLECTIVES: dict[str, Row] = {
 }
 
 
-def _but(*names: str) -> dict[str, Row]:
-    """Without those that JAX itself cannot transform so."""
+def _without(*names: str) -> dict[str, Row]:
+    """Return the collectives without those that JAX cannot transform in this way."""
     return {name: row for name, row in COLLECTIVES.items() if not name.startswith(names)}
 
 
@@ -79,8 +79,8 @@ def _batch_norm(mode: str) -> Function:
     return lambda x: mapped(x, state)
 
 
-SUMS = _lane("i", 3, _but("pmax", "pmin"))
-SUMS_OF_LANES = _lane("i", 3, _but("pmax", "pmin", "all_to_all"))
+SUMS = _lane("i", 3, _without("pmax", "pmin"))
+SUMS_OF_LANES = _lane("i", 3, _without("pmax", "pmin", "all_to_all"))
 BOTH = _lane(("i", "j"), 15, REDUCTIONS)
 IN_SHARDS, IN_LANES = (_lane(names, 3, REDUCTIONS) for names in (("i", "d"), ("d", "i")))
 SLOPES = jax.grad(lambda x: total(SUMS_OF_LANES(x)))

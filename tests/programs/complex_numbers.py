@@ -1,4 +1,4 @@
-"""Complex numbers: every primitive of them, and every function of one."""
+"""Complex numbers: every primitive that takes them, and every function of one operand."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Reductions, of axes and of windows, by computations of the caller's."""
+"""Reductions of axes and of windows by functions that the caller defines."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ INTS = ((5, 6), np.int32)
 
 
 def largest(xs, ys):
-    """The larger number and its place; the first of equals."""
+    """Return the larger number and its position; of equal numbers, the first."""
     first = (xs[0] > ys[0]) | ((xs[0] == ys[0]) & (xs[1] < ys[1]))
     return tuple(jnp.where(first, x, y) for x, y in zip(xs, ys, strict=True))
 
@@ -32,17 +32,18 @@ def reduced(start, combine, *axes):
     return lambda x: lax.reduce(x, np.asarray(start, x.dtype), combine, axes)
 
 
-def window(start, combine, *where):
-    return lambda x: lax.reduce_window(x, np.asarray(start, x.dtype), combine, *where)
+def window(start, combine, *dimensions):
+    return lambda x: lax.reduce_window(x, np.asarray(start, x.dtype), combine, *dimensions)
 
 
 TWO_DIGITS = np.arange(30, dtype=np.int32).reshape(5, 6) * 37 % 100
 
 
 def affine(x, y):
-    """Associative, not commutative: of numbers 10 a + b, what a x + b does one after the other.
+    """Compose two affine functions modulo 9, which are encoded as 10 a + b.
 
-    Of numbers beyond two digits it is not associative, so that JAX may give what it likes.
+    This is associative but not commutative. For numbers of more than two digits it is not
+    associative either, so that JAX may compute any result.
     """
     return (x // 10 * (y // 10) % 9) * 10 + (y // 10 * (x % 10) + y % 10) % 9
 

@@ -26,7 +26,7 @@ PROGRAMS = [
          (np.array(True), X), ops={"If": 1}, tags=DEFAULT),
     Case("switch bare index", lambda i, x: lax.switch(i[0], BRANCHES[:2], x),
          (((1,), np.int32), X), tags=DEFAULT | {"vmap of the first"}),
-    # square roots by Newton's method, until all are good
+    # Square roots by Newton's method, until all errors are small.
     Case("while", lambda x: lax.while_loop(
         lambda y: jnp.max(jnp.abs(y * y - jnp.abs(x))) > 1e-3,
         lambda y: 0.5 * (y + jnp.abs(x) / y), jnp.abs(x) + 1), (X,), (17, 23), {"Loop": 1}),
@@ -50,7 +50,7 @@ PROGRAMS = [
         lambda c, v: (lax.cond(v.sum() > 0, lambda: c + v, lambda: c - x[0]), c), x[0], x), (X,)),
     Case("gradient of a scan", jax.grad(lambda x: recurrence(x)[0].sum()), (LONG,), tolerance=4,
          tags=DEFAULT | {"jit and checkpoint"}),
-    # the steps of Collatz until 1, with an early end
+    # The steps of the Collatz sequence until 1, or until a limit.
     Case("while of lanes, integers", jax.vmap(lambda n: lax.while_loop(
         lambda s: (s[0] > 1) & (s[1] < 30),
         lambda s: (jnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1),

@@ -1,4 +1,4 @@
-"""Primitives that become functions of JAX, as others hold them or bound by hand."""
+"""Primitives that are decomposed, called by public functions of JAX or bound directly."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -135,7 +135,8 @@ SPECIAL = {
     **dict.fromkeys((lax.igamma, lax.igammac, lax.zeta, lax.polygamma), 2),
     lax.betainc: 3,
 }
-"""With the number of their operands; `igamma` of a shape that is broadcast is a primitive too."""
+"""Special functions with the number of their operands. `igamma` with a broadcast shape is a
+primitive too."""
 
 ROWS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     **PRODUCTS,
@@ -187,7 +188,7 @@ def high_half(dtype: str) -> Case:
 
 
 SINCE = {"scaled": (lax, "scaled_dot"), "ormqr": (lax.linalg, "ormqr")}
-"""Where a newer JAX has what an older one has not."""
+"""Functions that only newer versions of JAX have, by the name of their row."""
 BY_DEFAULT = {
     *("rows", "batch", "scaled", "lu_pivots_to_permutation", "symmetric_product", "reduce_window"),
     *("cholesky", "solve, complex", "triangular_solve", "tridiagonal_solve", "qr, pivoting", "svd"),
@@ -198,9 +199,9 @@ BY_DEFAULT = {
 }
 
 HIGH_HALVES = map(high_half, ("int32", "uint32", "int8", "uint16") * hasattr(lax, "mulhi"))
-OWN = (
+CASES = (
     Case(name, *row, tolerance=16, tags=DEFAULT if name in BY_DEFAULT else frozenset())
     for name, row in ROWS.items()
     if name not in SINCE or hasattr(*SINCE[name])
 )
-PROGRAMS = [*OWN, *HIGH_HALVES]
+PROGRAMS = [*CASES, *HIGH_HALVES]

@@ -1,4 +1,5 @@
-"""Elementwise operations and formulas of them; `test_edges.py` has each on every dtype."""
+"""Elementwise operations and formulas of them. `test_edges.py` has each operation on every
+dtype."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Programs that failed once, in their smallest form, do not fail again."""
+"""Programs that were once converted wrongly, in their smallest form."""
 
 from dataclasses import replace
 
@@ -10,11 +10,11 @@ from jax import lax
 from tests.conformance import DEFAULT, SAMPLES, Case
 
 
-def of_weights(name, fn, specs, shapes, **how):
-    """A function of weights and inputs."""
+def of_weights(name, fn, specs, shapes, **options):
+    """Return a case whose function takes drawn weights and inputs."""
     rng = np.random.default_rng(0)
     weights = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-    return Case(name, fn, specs, params=weights, **how)
+    return Case(name, fn, specs, params=weights, **options)
 
 
 def rotary(x, cos, sin):
@@ -30,30 +30,31 @@ def rotated(x):
 ANGLES = np.outer(np.arange(16.0), 10000.0 ** -(np.arange(4) / 4)).astype(np.float32)
 
 
-def rotated_at(x, places):
-    """By rows of tables that have each column twice."""
-    cos, sin = (jnp.tile(f(ANGLES), 2)[places][:, None] for f in (np.cos, np.sin))
+def rotated_at(x, positions):
+    """Rotate by rows of tables that contain each column twice."""
+    cos, sin = (jnp.tile(f(ANGLES), 2)[positions][:, None] for f in (np.cos, np.sin))
     first, second = jnp.split(x, 2, -1)
     return x * cos + jnp.concatenate([-second, first], -1) * sin
 
 
-def windows(start, how, *where, **more):
-    return lambda x: lax.reduce_window(x, start, how, *where, **more)
+def windows(start, operation, *window, **options):
+    return lambda x: lax.reduce_window(x, start, operation, *window, **options)
 
 
 def slope(fn):
     return lambda x: jax.grad(lambda y: jnp.sum(jnp.sin(fn(y))))(x)
 
 
-def branch(chosen):
-    """ONNX Runtime's optimiser dies of an `If` that it knows inside another."""
+def branch(index):
+    """Return a function that crashes ONNX Runtime's optimiser if an `If` with a constant condition
+    is inside another."""
 
     def fn(x):
         def repeated(a):
             step = jax.scipy.stats.norm.cdf
             return lax.scan(lambda c, _: (step(c), None), a, x)[0] * 0.5
 
-        return lax.switch(chosen, [jnp.sin, jnp.cos, repeated], x[0])
+        return lax.switch(index, [jnp.sin, jnp.cos, repeated], x[0])
 
     return fn
 
@@ -68,13 +69,13 @@ def chosen_branch(weights, x):
 
 
 def turned_output(x, w, b):
-    """ONNX Runtime's optimiser would lose the output."""
-    turned = jnp.concatenate([jnp.abs(x).T] * 2)
-    return turned, turned @ w.T + b
+    """Return an output that ONNX Runtime's optimiser would lose."""
+    output = jnp.concatenate([jnp.abs(x).T] * 2)
+    return output, output @ w.T + b
 
 
 def products_of_one(x):
-    """Two casts there and back that are all of a step: ONNX Runtime loses what the step gives."""
+    """Return a loop whose step consists of two inverse casts. ONNX Runtime loses its result."""
     return lax.while_loop(lambda s: jnp.sum(s) < -50, lambda s: jnp.cumprod(s, 1), x)
 
 
@@ -91,7 +92,7 @@ def transposed_convolution(x, w):
 
 
 def dilated_maximum(x):
-    start = jnp.asarray(-jnp.inf, x.dtype)  # of which only XLA knows that it is neutral
+    start = jnp.asarray(-jnp.inf, x.dtype)  # an array, so that only XLA knows that it is neutral
     return lax.reduce_window(x, start, lax.max, (2, 1), (2, 1), "VALID", window_dilation=(2, 1))
 
 

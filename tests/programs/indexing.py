@@ -1,4 +1,4 @@
-"""Gathers, scatters, slices, padding: in range and out of it."""
+"""Gathers, scatters, slices and padding, with indices in range and out of range."""
 
 import random
 
@@ -61,9 +61,9 @@ SCATTERS = [
 
 
 def windows(*sizes):
-    """Windows that start where index vectors say, in the axes 1 and 2.
+    """Return a gather of windows of axes 1 and 2 that start at index vectors.
 
-    ONNX counts a negative index from the end, and refuses what reaches beyond it.
+    ONNX counts a negative index from the end, and rejects indices out of range.
     """
     numbers = lax.GatherDimensionNumbers((2, 3, 4), (), (1, 2))
     return lambda x, i: lax.gather(x, i, numbers, sizes)
@@ -119,10 +119,11 @@ PADS = [
 
 
 def scatter(seed: int) -> Case:
-    """A scatter of any dimension numbers, some indices out of range.
+    """Draw a scatter with random dimension numbers, some of whose indices are out of range.
 
-    XLA keeps only the last of several updates whose index vectors are empty: the indices then have
-    no axis of their own, which are the negative ones here.
+    Negative numbers in the batch axes are axes of the indices that no operand axis has. If index
+    vectors are empty, XLA keeps only the last of several updates; then the indices have no such
+    axes.
     """
     rng = random.Random(seed)
     shape = (2, 3, 5, 4)[: rng.randint(1, 4)]
@@ -133,20 +134,22 @@ def scatter(seed: int) -> Case:
     batch = [*shared, *range(-rng.randint(0, 2 * bool(indexed)), 0)]
     rng.shuffle(indexed)
     rng.shuffle(batch)
-    places = sorted(rng.sample(range(len(window) + len(batch)), len(window)))
-    where = [shape[d] if d >= 0 else 1 - d for d in batch]
-    updates = list(where)
-    for place, d in zip(places, window, strict=True):
-        updates.insert(place, rng.randint(1, shape[d]))
+    window_axes = sorted(rng.sample(range(len(window) + len(batch)), len(window)))
+    index_shape = [shape[d] if d >= 0 else 1 - d for d in batch]
+    updates = list(index_shape)
+    for position, d in zip(window_axes, window, strict=True):
+        updates.insert(position, rng.randint(1, shape[d]))
     numbers = lax.ScatterDimensionNumbers(
-        *map(tuple, (places, inserted, indexed, shared, map(batch.index, shared)))
+        *map(tuple, (window_axes, inserted, indexed, shared, map(batch.index, shared)))
     )
     mode, rule = (
         rng.choice(options)
         for options in (("clip", "drop"), (lax.scatter_add, lax.scatter_mul, lax.scatter_max))
     )
     ends = np.array([shape[d] for d in indexed], np.int32)
-    indices = np.random.default_rng(seed).integers(-2, ends + 2, (*where, len(indexed)), np.int32)
+    indices = np.random.default_rng(seed).integers(
+        -2, ends + 2, (*index_shape, len(indexed)), np.int32
+    )
     fn = lambda x, i, u: rule(x, i, u, numbers, mode=mode)  # noqa: E731
     tags = frozenset({"vmap of grad"} if seed == 0 else ())
     return Case(f"scatter {seed}", fn, (shape, indices, updates), tags=tags)

@@ -1,4 +1,4 @@
-"""Layers of Equinox and Flax, as users call them."""
+"""Layers of Equinox and Flax, called as users call them."""
 
 import equinox as eqx
 import jax

@@ -1,4 +1,4 @@
-"""Layout operations in their shortest form, and products of what is turned."""
+"""Layout operations, which become few ONNX nodes, and products of transposed operands."""
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ PARTS = {
     read_twice: {"Split": 1, "Reshape": 3, "Transpose": 3},
     flat_again: {"Split": 1},
 }
-# Indexing by numbers where sizes have names.
+# Constant indices of axes with named sizes.
 INDEXED = [
     Case("to the end", lambda x: x[:, 1:, ::2], ops={"Slice": 1}),
     Case("to the last", lambda x: x[:, :-1], ops={"Slice": 1}),
@@ -85,7 +85,8 @@ PRODUCTS = [
 
 
 def turned_and_converted(dtype, order, axes):
-    """As of pixels or tokens."""
+    """Return a case that transposes, converts to float32 and multiplies, as networks do with pixels
+    and tokens."""
     w = np.arange(10, dtype=np.float32).reshape((1,) * (axes - 2) + (5, 2)) if axes > 1 else W[:, 0]
     x = (np.arange(60) % 7).reshape(4, 3, 5).transpose(np.argsort(order)).astype(dtype)
 
@@ -97,22 +98,23 @@ def turned_and_converted(dtype, order, axes):
 
 
 def turned_in_a_loop(x, carry):
-    """A body has products too, whose names are taken in the whole file."""
+    """Multiply transposed rows in a loop. Names in the loop's body have to be unique in the whole
+    file."""
 
     def step(c, row):
-        turned = jnp.transpose(row, (1, 0, 2)).astype(np.float32)
-        return c + (turned @ W).sum(), turned @ W
+        transposed = jnp.transpose(row, (1, 0, 2)).astype(np.float32)
+        return c + (transposed @ W).sum(), transposed @ W
 
     return jax.lax.scan(step, carry, x)
 
 
-TURNED = [
+TRANSPOSED = [
     *(turned_and_converted(dtype, order, axes) for dtype in (np.int32, np.bool_, np.float16)
       for order in ((1, 0, 2), (1, 2, 0), (2, 0, 1)) for axes in (1, 2, 4)),
     Case("turned in a loop", turned_in_a_loop,
          [np.arange(120, dtype=np.int32).reshape(2, 4, 3, 5), np.ones((), np.float32)],
          tags=DEFAULT),
-    # Heads and images are turned so: their products stay as they are written.
+    # Heads and images are transposed like this. Their products stay as they are written.
     Case("the first axis in its place",
          lambda x: jnp.transpose(x, (0, 2, 1)).astype(np.float32) @ W, [((4, 5, 3), np.float16)],
          ops={"Transpose": 1, "Cast": 1, "MatMul": 1}, tags=DEFAULT),
@@ -122,7 +124,7 @@ TURNED = [
 
 
 def unroll(x):
-    """Hiera's and SAM 2's: tokens of one 2x2 block after the other, three levels deep."""
+    """Unroll tokens as Hiera and SAM 2 do: one 2x2 block after the other, three levels deep."""
     batch, side, channels = x.shape[0], 56, x.shape[-1]
     blocks = 1
     for _ in range(3):
@@ -132,7 +134,7 @@ def unroll(x):
     return x.reshape(batch, -1, channels) * 2
 
 
-# What a slice with a stride without a number would take stays a slice of its own axis.
+# The stride of a merged slice would be a named size, so the slice stays on its axis.
 EVERY_NTH = {
     "first of rows": lambda x: x.reshape(6, -1)[:, :1],
     "last of rows": lambda x: x.reshape(6, -1)[:, -1].reshape(2, 3).T,
@@ -147,6 +149,7 @@ SPLIT = [
 
 
 def of_halves(case: Case) -> Case:
+    """Return the case with inputs of float16."""
     specs = [(shape, np.float16) for shape in case.specs]
     return Case(f"{case.name}, float16", case.fn, specs, tags=DEFAULT)
 
@@ -154,5 +157,5 @@ def of_halves(case: Case) -> Case:
 PROGRAMS = [
     *(Case(f.__name__, f, (ALL,), ops={**NONE, **n}, tags=DEFAULT) for f, n in PARTS.items()),
     *(Case(c.name, c.fn, (NAMED,), ops={**NONE, **c.ops}, tags=DEFAULT) for c in INDEXED),
-    *(*VECTORS, *PRODUCTS, *map(of_halves, PRODUCTS), *TURNED, *SPLIT),
+    *(*VECTORS, *PRODUCTS, *map(of_halves, PRODUCTS), *TRANSPOSED, *SPLIT),
 ]

@@ -1,4 +1,5 @@
-"""What only looks like a structure: it stays as it is, and the report says why where it is near."""
+"""Programs that resemble a structure which recognisers fuse. They are not fused, and the report
+gives the reason if they are near misses."""
 
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ def attend(weights, v):
 
 
 def attention(change):
-    """Attention whose scores are changed before the softmax."""
+    """Return attention whose scores are changed before the softmax."""
 
     def fn(q, k, v, *mask):
         return attend(jax.nn.softmax(change(scores(q, k), *mask), axis=-1), v)
@@ -32,13 +33,13 @@ def attention(change):
     return fn
 
 
-def returned(place):
-    """Attention that gives its weights too, or the scores below them."""
+def returned(index):
+    """Return attention with a second output: its weights, or the scores."""
 
     def fn(q, k, v):
         logits = scores(q, k)
         weights = jax.nn.softmax(logits, axis=-1)
-        return attend(weights, v), (weights, logits)[place]
+        return attend(weights, v), (weights, logits)[index]
 
     return fn
 
@@ -48,7 +49,8 @@ def weights_masked(q, k, v, mask):
 
 
 def shared_chain(x, v):
-    """Forty steps, each of which reads the last one twice, are 2^40 paths."""
+    """Attend to scores after forty steps, each of which reads the last one twice. A search would
+    visit 2^40 paths."""
     for _ in range(40):
         x = x * 0.5 + x
     return jax.nn.softmax(x, axis=-1) @ v
@@ -63,7 +65,7 @@ def centre(x):
 
 
 def simple_norm(x):
-    """timm's SimpleNorm, in Equimo's spelling: the sample variance, times x itself."""
+    """Normalize as timm's SimpleNorm in Equimo: x itself is divided by the sample deviation."""
     deviation = x - x.mean(1, keepdims=True)
     variance = jnp.sum(jnp.square(deviation), axis=1, keepdims=True) / (x.shape[1] - 1)
     return x * lax.rsqrt(variance + 1e-6) * jnp.arange(1.0, 9.0)[:, None]
@@ -80,10 +82,11 @@ def zeroed_below_a_bias(q, k, v, mask, bias):
 
 
 def products_of_nothing(q, k, v, mask):
-    """Rows that show nothing are NaN, and NaN times zero is."""
-    shown = mask > -9
-    masked = jnp.where(shown, scores(q, k), -jnp.inf)
-    return attend(jax.nn.softmax(masked, axis=-1) * shown, v)
+    """Attend with weights times a mask. Rows that are hidden throughout are NaN, and NaN times zero
+    is NaN."""
+    visible = mask > -9
+    masked = jnp.where(visible, scores(q, k), -jnp.inf)
+    return attend(jax.nn.softmax(masked, axis=-1) * visible, v)
 
 
 QKV = ((3, 5, 8), (3, 7, 8), (3, 7, 6))
@@ -91,7 +94,7 @@ MASKED = (*QKV, (5, 7))
 
 
 def own_softmax(q, k, v):
-    """A sum that is never zero is not that of a softmax."""
+    """Attend with a sum that has an epsilon, which is no softmax."""
     weights = scores(q, k)
     exps = jnp.exp(weights - weights.max(-1, keepdims=True))
     return attend(exps / (exps.sum(-1, keepdims=True) + 1e-6), v)
@@ -132,7 +135,7 @@ MISSES = {
     "RMSNormalization": [(simple_norm, ((3, 8, 5),), "squared only")],
 }
 
-# ------------------------------------------------------------------------- without a word
+# ------------------------------------------------------------------ near misses without a reason
 
 
 def mean(x):
@@ -140,23 +143,23 @@ def mean(x):
 
 
 def less(x):
-    """What softmax takes exponentials of."""
+    """Return the exponents of a softmax."""
     return x - x.max(1, keepdims=True)
 
 
 def copies(x):
-    """Four copies of each row."""
+    """Return four copies of each row."""
     return jnp.broadcast_to(x[:, None], (6, 4, 8))
 
 
 def gelu(inner=1.0, half=0.5, one=1.0, cubic=1.0):
-    """The spelling by tanh, with numbers that may be others."""
+    """Return GELU by tanh, with constants that may be wrong."""
     root, cube = np.sqrt(2 / np.pi) * inner, 0.044715 * cubic
     return lambda x, y: half * x * (one + jnp.tanh(root * (x + cube * x**3)))
 
 
-def spread(x, other=1.0, average=1.0, twice=False):
-    """x * s - mean * s, as Keras writes it, with what is in one of the products only."""
+def norm_of_products(x, other=1.0, average=1.0, twice=False):
+    """Normalize by x * s - mean * s as Keras does, with a factor in one product only."""
     inverse = lax.rsqrt(x.var(1, keepdims=True) + 1e-3)
     scaled = x * inverse * inverse if twice else x * inverse
     return scaled - average * mean(x) * (inverse * other)
@@ -194,10 +197,10 @@ GROUPS = {
         "plain square": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(x**2) + 1e-3),
         "other": lambda x, y: (y - mean(x)) * lax.rsqrt(x.var(1)[:, None] + 1e-3),
         "power": lambda x, y: (x - mean(x)) * lax.rsqrt(mean(abs(x - mean(x)) ** 3) + 1e-3),
-        "other scale": lambda x, y: spread(x, other=1.25),
-        "half the mean": lambda x, y: spread(x, average=0.5),
-        "other average": lambda x, y: spread(x, average=-1.0),
-        "inverse twice": lambda x, y: spread(x, twice=True),
+        "other scale": lambda x, y: norm_of_products(x, other=1.25),
+        "half the mean": lambda x, y: norm_of_products(x, average=0.5),
+        "other average": lambda x, y: norm_of_products(x, average=-1.0),
+        "inverse twice": lambda x, y: norm_of_products(x, twice=True),
         "root mean square of another": lambda x, y: y * lax.rsqrt(mean(x**2) + 1e-3),
         "root mean cube": lambda x, y: x * lax.rsqrt(mean(abs(x) ** 3) + 1e-3),
         "root of another count": lambda x, y: x * lax.rsqrt((x**2).sum(1)[:, None] / 7 + 1e-3),
@@ -248,13 +251,15 @@ NEAR = {
 
 
 def moments_that_cancel(x):
-    """The variance of two elements as E[x^2] - E[x]^2 loses digits that the fused node keeps."""
+    """Normalize with the variance as E[x^2] - E[x]^2, which loses digits that the fused node
+    keeps."""
     variance = mean(jnp.square(x)) - jnp.square(mean(x))
     return (x - mean(x)) * lax.rsqrt(variance + 1e-5)
 
 
 def padded_with_its_edge(table):
-    """Its last column is repeated by slices that name no strides, on the way to the halves."""
+    """Return a rotation of a padded array, whose last column is repeated by slices without
+    strides."""
 
     def fn(x):
         t = jnp.pad(x, ((0, 2), (0, 0), (0, 1)), mode="edge")
@@ -277,19 +282,22 @@ def standardized(x, epsilon=1e-5):
 
 
 def of_halves(count):
-    """1/383 is 1/384 up to bfloat16's rounding; the mean is taken in float32."""
+    """Return a norm in half precision, whose mean of squares is computed in float32. In bfloat16,
+    1/383 equals 1/384."""
 
     def fn(x):
         centred = x - x.mean(1, keepdims=True)
-        wide = jnp.square(centred.astype(jnp.float32)).sum(1, keepdims=True) / count
-        return centred * lax.rsqrt(wide.astype(x.dtype) + jnp.asarray(1e-3, x.dtype))
+        variance = jnp.square(centred.astype(jnp.float32)).sum(1, keepdims=True) / count
+        return centred * lax.rsqrt(variance.astype(x.dtype) + jnp.asarray(1e-3, x.dtype))
 
     return fn
 
 
 ANGLES = np.linspace(0, 2, 9, dtype=np.float32).reshape(3, 3)
 CLOSE = np.float32(1 + 1e-2 * np.random.default_rng(4).standard_normal((40, 2)))
-LARGE = 8 * np.eye(3, 64, dtype=np.float16)  # 7.9 in one place of each row, -0.13 elsewhere
+LARGE = 8 * np.eye(
+    3, 64, dtype=np.float16
+)  # after the norm: 7.9 at one position of each row, -0.13 elsewhere
 SCALES = [np.full(64, 300, np.float16)] * 2
 NORM = "LayerNormalization"
 X, Y = np.random.default_rng(3).standard_normal((2, 6, 8)).astype(np.float32)
@@ -304,10 +312,10 @@ OTHERS = [
          ops={"RotaryEmbedding": 1, "Slice": 0}),
     Case("no prefix", with_a_prefix(np.s_[:, :4], np.s_[:, 1:8:2]), ((3, 8, 8),),
          ops={"RotaryEmbedding": 1}),
-    # The sample variance of halves is told by the dtype of its divisor.
+    # The dtype of the divisor distinguishes the sample variance.
     *(Case(f"divided by {n}", of_halves(n), (((5, 384), jnp.bfloat16),), ops={NORM: n == 384})
       for n in (384.0, 383.0)),
-    # Scales that overflow float16 together stay apart.
+    # Scales whose product overflows float16 are not multiplied.
     Case("scales of float16", lambda x, w, g: standardized(x, 1e-3) * w * g, [LARGE, *SCALES],
          tolerance=3),
     Case("a scale by position", lambda x, s: standardized(x) * s, ((5, 8), (5, 1)),

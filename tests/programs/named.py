@@ -1,4 +1,5 @@
-"""Named sizes, several and derived ones, and what they cost; the fuzzer has programs over one."""
+"""Named sizes, several of them and derived ones, with the nodes that their computation takes.
+Random programs of the fuzzer have only one named size."""
 
 from functools import partial
 
@@ -13,8 +14,8 @@ from tests.conformance import SAMPLES, Case
 KERNEL = np.random.default_rng(0).standard_normal((4, 2, 3, 3)).astype(np.float32)
 
 
-def conv(x, padding="SAME", strides=(1, 1), **more):
-    return lax.conv_general_dilated(x, KERNEL, strides, padding, **more)
+def conv(x, padding="SAME", strides=(1, 1), **options):
+    return lax.conv_general_dilated(x, KERNEL, strides, padding, **options)
 
 
 def unet(x):
@@ -32,17 +33,17 @@ def unet(x):
 
 
 def spread_apart(x):
-    """An entry less than a named size may be none, and nothing spread apart is nothing."""
-    less = x[1:]
-    window = (less, -jnp.inf, lax.max, (1,), (2,), ((0, 1),), (2,))
-    return lax.pad(less, 0.0, [(0, 1, 2)]), lax.reduce_window(*window)
+    """Pad and reduce an array of a named size minus one, which may be empty."""
+    tail = x[1:]
+    window = (tail, -jnp.inf, lax.max, (1,), (2,), ((0, 1),), (2,))
+    return lax.pad(tail, 0.0, [(0, 1, 2)]), lax.reduce_window(*window)
 
 
 ONE, FOUR = [("N+1",)], [("4*N",)]
 TWO = [("B", "2*N"), ("N+1",)]
 PATCHES, IMAGES = [(1, 3, "4*H", "4*W")], [("B", 2, "H+2", "W+2")]
 SEQUENCES = [("B", "N", 2, 4), ("B", "H", 2, 4), (("B", "H"), "bool")]
-ASKED_ONCE = {"Shape": 2, "Mod": 0, "Neg": 0, "Max": 0, "Min": 0, "Sub": 0}
+SIZES_READ_ONCE = {"Shape": 2, "Mod": 0, "Neg": 0, "Max": 0, "Min": 0, "Sub": 0}
 DERIVED = [
     Case("linspace without its end", lambda x: jnp.linspace(-1.0, 1.0, x.shape[0], False), ONE),
     Case("dynamic_slice", lambda x: lax.dynamic_slice(x, (jnp.argmax(x),), (2,)), ONE),
@@ -65,7 +66,7 @@ DERIVED = [
     Case("spread apart", spread_apart, [("B",)], tags={SAMPLES}),
 ]  # fmt: skip
 PICTURES = [
-    Case("u-net", unet, PATCHES, ops=ASKED_ONCE, tolerance=4),
+    Case("u-net", unet, PATCHES, ops=SIZES_READ_ONCE, tolerance=4),
     Case("global max window", lambda x: lax.reduce_window(
         x, -jnp.inf, lax.max, (1, 1, x.shape[2], 2), (1, 1, 1, 2), "VALID"), PATCHES),
     Case("conv strided valid", lambda x: conv(x, "VALID", strides=(2, 1)), IMAGES),
@@ -74,13 +75,13 @@ PICTURES = [
         x, (*x.shape[:2], x.shape[2] // 2 + 1, x.shape[3]), "lanczos3"), IMAGES, tolerance=2),
     Case("pad to even", lambda x: jnp.pad(
         x, ((0, 0), (0, 0), (0, x.shape[2] % 2), (0, -x.shape[3] % 2))), IMAGES),
-    # A window over whole axes is a reduction.
+    # A window as large as its axes is a reduction.
     Case("whole axes", lambda x: lax.reduce_window(
         x, 0.0, lax.add, (1, *x.shape[1:3], 1), (1, 2, 2, 1), "VALID"), [("B", "H", "W", 3)],
         ops={"ReduceSum": 1}),
     Case("group norm", jax.vmap(eqx.nn.GroupNorm(2, 4)), [("B", 4, "H", "4*W")],
          ops={"InstanceNormalization": 1, "ReduceSum": 0}, tolerance=2),
-    # As AttNet does: ``vmap`` makes as many groups as there are samples.
+    # AttNet has a kernel for each sample: under ``vmap`` there are as many groups as samples.
     *(Case(f"kernels of {kernel}", jax.vmap(partial(
         lax.conv_general_dilated, window_strides=(2, 1), **how)),
         [("B", 1, 4, 6, 7), ("B", *kernel)], tolerance=2)

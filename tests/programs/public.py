@@ -1,7 +1,9 @@
-"""The public functions of JAX's namespaces, one program each: with uniform operands and slopes too.
+"""A program for each public function of JAX's namespaces, also with operands of one number and with
+derivatives.
 
-A row is what functions are called with, and their names; those with a star are default tests. A
-letter is an operand of `OPERANDS`; all else is Python. What has no row has a reason in `LEFT`.
+A row has the arguments of functions and their names; functions with a star are in the default tier.
+A letter in the arguments is an operand of `OPERANDS`, everything else is Python. Functions without
+a row have a reason in `EXCLUDED`.
 """
 
 import re
@@ -36,11 +38,12 @@ OPERANDS: Mapping[str, np.ndarray] = {
     "i": RNG.integers(-9, 9, 4, np.int32),
     "k": np.array([3, 9], np.uint32),
 }
-"""Floats of both signs, in the unit interval, positive ones; vectors, squares, integers, truths."""
+"""Operands by letter: floats of both signs, floats in the unit interval, positive floats, vectors,
+square matrices, integers, booleans."""
 
 ELEMENTWISE = "xyzpqrgh"
 NUMBERS = (0.0, 0.5, 3.0)
-"""What uniform operands hold."""
+"""The numbers of operands that hold one number."""
 
 Calls = Mapping[str, str]
 NAMESPACES: dict[str, Calls] = {
@@ -242,8 +245,8 @@ DISTRIBUTIONS = {
     **{"dirichlet": "v[:3] ** 2 / (v[:3] ** 2).sum(), g[0, :3]"},
     "multinomial": "m[0], m[0].sum(), v**2 / (v**2).sum()",
 }
-"""The modules of `jax.scipy.stats`, with what their densities and the like are called with; the
-inverses of distributions take a probability first."""
+"""The modules of `jax.scipy.stats`, with the arguments of their densities and cumulative functions.
+Inverses of these take a probability first."""
 
 INVERSE = ("ppf", "isf")
 
@@ -257,7 +260,7 @@ def distributions() -> Iterator[tuple[str, str, str]]:
             yield module.__name__, method, inverse if method in INVERSE else operands
 
 
-LEFT: Mapping[str, Mapping[str, str]] = {
+EXCLUDED: Mapping[str, Mapping[str, str]] = {
     "JAX runs it on NVIDIA's devices only": {
         "jax.nn": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
     },
@@ -281,24 +284,24 @@ LEFT: Mapping[str, Mapping[str, str]] = {
         "jax.image": "scale_and_translate",
     },
 }
-"""Public functions without a row, by the reason and the namespace."""
+"""Public functions without a row, by reason and namespace."""
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """Module, function and arguments."""
+    """Yield module, function and arguments of each program."""
     for module, calls in NAMESPACES.items():
         for arguments, names in calls.items():
             yield from ((module, name, arguments) for name in names.split())
     yield from distributions()
 
 
-def left(module: str) -> set[str]:
-    """The functions of a namespace that have no row, and a reason."""
-    return {name for names in LEFT.values() for name in names.get(module, "").split()}
+def excluded(module: str) -> set[str]:
+    """Return the functions of a namespace that have a reason in `EXCLUDED`."""
+    return {name for names in EXCLUDED.values() for name in names.get(module, "").split()}
 
 
 def public(module: ModuleType) -> list[str]:
-    """The functions of a namespace."""
+    """Return the public functions of a namespace."""
     return [
         name
         for name, value in vars(module).items()
@@ -309,10 +312,10 @@ def public(module: ModuleType) -> list[str]:
 # ------------------------------------------------------------------------------------- programs
 
 UNIFORM = ("jax.nn", "jax.scipy.special", "jax.scipy.stats", "jax.numpy")
-"""Where functions are tried with uniform operands too."""
+"""Namespaces whose functions are also called with operands of one number."""
 
 SLOPED = ("jax.nn", "jax.scipy.special", "jax.scipy.stats")
-"""Where they are differentiated."""
+"""Namespaces whose functions are also differentiated."""
 
 NO_SLOPE = {
     *(f"scipy.stats.beta.{name}" for name in ("cdf", "logcdf", "sf", "logsf")),
@@ -325,14 +328,16 @@ NO_SLOPE = {
     ),
     *("scipy.stats.poisson.cdf", "scipy.stats.gennorm.cdf"),
 }
-"""What JAX does not differentiate by all its operands, or the converter refuses to."""
+"""Functions that JAX does not differentiate by all of their operands, or whose derivative the
+converter refuses."""
 
 
 def called(function: Callable[..., Any], arguments: str) -> tuple[list[str], Callable[..., Any]]:
-    """The letters of the operands, and the function of these; keys are the numbers they hold."""
+    """Return the letters of the operands in some arguments, and a function of these operands. Keys
+    are replaced by their numbers."""
     letters = [letter for letter in OPERANDS if re.search(rf"\b{letter}\b", arguments)]
-    known = {"F": function, "jnp": jnp, "lax": lax, "KEY": jax.random.wrap_key_data}
-    call = eval(f"lambda {', '.join(letters)}: F({arguments})", known)
+    names = {"F": function, "jnp": jnp, "lax": lax, "KEY": jax.random.wrap_key_data}
+    call = eval(f"lambda {', '.join(letters)}: F({arguments})", names)
     return letters, lambda *operands: jax.tree.map(numbers, call(*operands))
 
 
@@ -341,40 +346,49 @@ def numbers(result: Any) -> Any:
     return jax.random.key_data(result) if is_key else result
 
 
-def slope(fn: Callable[..., Any], places: list[int]) -> Callable[..., Any]:
-    return jax.grad(lambda *operands: total(fn(*operands)), places)
+def slope(fn: Callable[..., Any], positions: list[int]) -> Callable[..., Any]:
+    return jax.grad(lambda *operands: total(fn(*operands)), positions)
 
 
-def spread(fn: Callable[..., Any], places: list[int], sloped: bool) -> Callable[..., Any]:
-    """The function, and what it is where its operands are uniform, or one of them; and slopes."""
+def with_uniform_operands(
+    fn: Callable[..., Any], positions: list[int], sloped: bool
+) -> Callable[..., Any]:
+    """Return a function with the outputs for given operands, for operands of one number, and
+    derivatives."""
 
     def program(*operands: Any) -> dict[str, Any]:
-        def uniform(number: float, places: list[int]) -> list[Any]:
-            return [jnp.full_like(x, number) if i in places else x for i, x in enumerate(operands)]
+        def uniform(number: float, positions: list[int]) -> list[Any]:
+            return [
+                jnp.full_like(x, number) if i in positions else x for i, x in enumerate(operands)
+            ]
 
         outputs = {"given": fn(*operands)}
-        outputs |= {f"of {number}": fn(*uniform(number, places)) for number in NUMBERS}
-        if len(places) > 1:
-            outputs |= {f"of 0 at {place}": fn(*uniform(0.0, [place])) for place in places}
+        outputs |= {f"of {number}": fn(*uniform(number, positions)) for number in NUMBERS}
+        if len(positions) > 1:
+            outputs |= {
+                f"of 0 at {position}": fn(*uniform(0.0, [position])) for position in positions
+            }
         if sloped:
-            outputs["slope"] = slope(fn, places)(*operands)
-            outputs["slope of 0.5"] = slope(fn, places)(*uniform(0.5, places))
+            outputs["slope"] = slope(fn, positions)(*operands)
+            outputs["slope of 0.5"] = slope(fn, positions)(*uniform(0.5, positions))
         return outputs
 
     return program
 
 
 def program(module: str, name: str, arguments: str) -> Iterator[Case]:
-    """None, if this JAX has no such function."""
+    """Yield the case of a function, or nothing if the installed JAX does not have it."""
     starred, name = name.endswith("*"), name.removesuffix("*")
     function = vars(import_module(module)).get(name)
     if function is None:
         return
     letters, fn = called(function, arguments)
-    places = [i for i, letter in enumerate(letters) if letter in ELEMENTWISE]
+    positions = [i for i, letter in enumerate(letters) if letter in ELEMENTWISE]
     title, tags = f"{module.removeprefix('jax.')}.{name}", DEFAULT if starred else frozenset[str]()
-    if places and module.startswith(UNIFORM) and module != "jax.numpy.linalg":
-        fn = spread(fn, places, module.startswith(SLOPED) and title not in NO_SLOPE)
+    if positions and module.startswith(UNIFORM) and module != "jax.numpy.linalg":
+        fn = with_uniform_operands(
+            fn, positions, module.startswith(SLOPED) and title not in NO_SLOPE
+        )
     yield Case(title, fn, [OPERANDS[letter] for letter in letters], tolerance=64, tags=tags)
 
 

@@ -1,5 +1,5 @@
-"""Attention and rotary embeddings as published networks write them, at opsets with and without the
-operators."""
+"""Attention and rotary embeddings as published networks write them, at opsets with and without
+these operators."""
 
 from dataclasses import replace
 from functools import partial
@@ -22,8 +22,8 @@ def masked(scores):
 
 
 def less(axis, scores, stop=True):
-    largest = scores.max(axis, keepdims=True)
-    return scores - (jax.lax.stop_gradient(largest) if stop else largest)
+    maximum = scores.max(axis, keepdims=True)
+    return scores - (jax.lax.stop_gradient(maximum) if stop else maximum)
 
 
 def attend(change):
@@ -35,7 +35,8 @@ def attend(change):
 
 
 def guarded(scores):
-    """Rows that show nothing, as blockwise attention has them."""
+    """Subtract the largest score of a row, or zero if the mask hides the row, as blockwise
+    attention does."""
     scores = jnp.where(KEEP, scores, -jnp.inf)
     largest = scores.max(-1, keepdims=True)
     return scores - jnp.where(jnp.isfinite(largest), largest, 0)
@@ -76,7 +77,8 @@ GROUPED = ((2, QUERIES, 6, 8), (2, KEYS, SHARED, 8), (2, KEYS, SHARED, 8))
 
 
 def grouped(merged, scored="btkgs", keep=KEEP[:, None]):
-    """Scores with two axes merged for the mask and the softmax, as Gemma has them."""
+    """Return attention whose scores have two axes merged for the mask and the softmax, as in
+    Gemma."""
 
     def fn(q, k, v):
         sizes = dict(b=q.shape[0], t=QUERIES, k=SHARED, g=GROUP, s=KEYS)
@@ -90,7 +92,7 @@ def grouped(merged, scored="btkgs", keep=KEEP[:, None]):
 
 
 def rows_of_groups(q, k, v):
-    """The products have the groups of a head as further rows."""
+    """Attend with the heads of a group as further rows of the products."""
     q = jnp.moveaxis(q.reshape(2, QUERIES, SHARED, GROUP, 8), 1, 3)
     scores = jnp.einsum("bkrc,bskc->bkrs", q.reshape(2, SHARED, GROUP * QUERIES, 8), k)
     scores = scores.reshape(2, SHARED, GROUP, QUERIES, KEYS)
@@ -125,31 +127,31 @@ def halves(a, b, count=WIDTH):
 
 
 def in_one(before, x):
-    """Griffin has two rotated halves and the rest in one concatenation."""
+    """Rotate two of four parts and concatenate all of them once, as Griffin does."""
     parts = jnp.split(x, 4, -1)
     parts[before : before + 2] = halves(*parts[before : before + 2], WIDTH // 2)
     return jnp.concatenate(parts, -1)
 
 
 def written(x, start=jnp.zeros_like, count=WIDTH, order=(0, 1), step=2):
-    """Every other element, or one half after the other, is overwritten."""
+    """Rotate by overwriting every other element, or one half after the other."""
     stop = 2 * count
-    places = [np.s_[..., i:stop:2] if step == 2 else np.s_[..., i * count : (i + 1) * count]
+    parts = [np.s_[..., i:stop:2] if step == 2 else np.s_[..., i * count : (i + 1) * count]
               for i in (0, 1)]  # fmt: skip
-    rotated, y = halves(*(x[i] for i in places), count), start(x)
+    rotated, y = halves(*(x[i] for i in parts), count), start(x)
     for i in order:
-        y = y.at[places[i]].set(rotated[i])
+        y = y.at[parts[i]].set(rotated[i])
     return y
 
 
 def half_turn_written(x):
     cos, sin = (jnp.repeat(f(angles()), 2, -1) for f in (jnp.cos, jnp.sin))
-    turned = jnp.zeros_like(x).at[..., ::2].set(-x[..., 1::2]).at[..., 1::2].set(x[..., ::2])
-    return x * cos + turned * sin
+    rotated = jnp.zeros_like(x).at[..., ::2].set(-x[..., 1::2]).at[..., 1::2].set(x[..., ::2])
+    return x * cos + rotated * sin
 
 
 def matrices(angles):
-    """FLUX has the four entries along one axis first."""
+    """Return rotation matrices whose four entries are stacked along one axis first, as in FLUX."""
     cos, sin = jnp.cos(angles), jnp.sin(angles)
     return jnp.stack([cos, -sin, sin, cos], -1).reshape(*angles.shape, 2, 2)
 
@@ -160,7 +162,7 @@ def by_columns(x, angles):
 
 
 def by_axes(x, rows, columns):
-    """Some of the width is rotated by the row of a token, the rest by its column."""
+    """Rotate a part of the width by the row of a token and the rest by its column."""
     frequencies = 100.0 ** -(jnp.arange(WIDTH // 2) / WIDTH)
     parts = [matrices(p[:, :, None, None] * frequencies) for p in (rows, columns)]
     m, pairs = jnp.concatenate(parts, -3), x.reshape(*x.shape[:-1], -1, 1, 2)

@@ -1,4 +1,5 @@
-"""Recurrent layers and what is nearly one; `tests/frameworks/` has others."""
+"""Recurrent layers, and loops that are nearly recurrent layers. `tests/frameworks/` has more
+layers."""
 
 import flax.linen as nn
 import jax
@@ -10,28 +11,31 @@ from tests.conformance import DEFAULT, Case, drawn
 
 D, H = 4, 5
 OPEN, CLOSED = (("B", "N", D),), ((3, 7, D),)
-TURNED = {"Transpose": 2}
+TRANSPOSES = {"Transpose": 2}
 BACK = {"reverse": True, "keep_order": True, "return_carry": True}
 
 
 def layer(name, module, ops, opsets=(17, 22, 26)):
     params = drawn(lambda key: module.init(key, np.zeros((3, 7, D), np.float32)))
-    return Case(name, module.apply, OPEN, opsets, {**TURNED, **ops}, params=params, tags=DEFAULT)
+    return Case(
+        name, module.apply, OPEN, opsets, {**TRANSPOSES, **ops}, params=params, tags=DEFAULT
+    )
 
 
-def packed(step, gates, states=1, given=0):
-    """A loop by hand over a cell whose gates are one product each with inputs and state."""
+def packed(step, gates, states=1, output_index=0):
+    """Return a loop over a cell whose gates are one product with the inputs and one with the
+    state."""
     rng = np.random.default_rng(2)
     w, r = (rng.standard_normal((n, gates * H)).astype(np.float32) / 2 for n in (D, H))
 
     def body(carry, x):
-        new = step(carry, x, jnp.split(x @ w + carry[0] @ r, gates, -1))
-        return new, new[given]
+        new_states = step(carry, x, jnp.split(x @ w + carry[0] @ r, gates, -1))
+        return new_states, new_states[output_index]
 
     return lambda x: lax.scan(body, (jnp.zeros((x.shape[0], H)),) * states, jnp.swapaxes(x, 0, 1))
 
 
-def lstm(keep=jax.nn.sigmoid, norm=lambda z: z, given=0):
+def lstm(keep=jax.nn.sigmoid, norm=lambda z: z, output_index=0):
     def step(carry, x, gates):
         i, o, f, g = map(norm, gates)
         i = jax.nn.sigmoid(i)
@@ -39,11 +43,11 @@ def lstm(keep=jax.nn.sigmoid, norm=lambda z: z, given=0):
         c = f * carry[1] + i * jnp.tanh(g)
         return jax.nn.sigmoid(o) * jnp.tanh(c), c
 
-    return packed(step, 4, 2, given)
+    return packed(step, 4, 2, output_index)
 
 
 def of_two(x, y):
-    """A loop over two inputs, each with weights of its own."""
+    """Run a loop over two inputs with separate weights."""
     rng = np.random.default_rng(3)
     w, v, r = (rng.standard_normal((n, H)).astype(np.float32) / 2 for n in (D, D - 1, H))
 
@@ -56,7 +60,7 @@ def of_two(x, y):
 
 
 def from_the_last(x):
-    """Rounds come first, the last of them is the first, and one is left out."""
+    """Run a loop over the first axis, from its last element to its second."""
     rng = np.random.default_rng(5)
     w, r = (rng.standard_normal((n, H)).astype(np.float32) / 2 for n in (D, H))
     first, rounds = jnp.zeros((7, H)), x[1:][::-1]
@@ -64,7 +68,8 @@ def from_the_last(x):
 
 
 def gru(inner):
-    """``inner`` makes what the state gives to the new one, of it and of the gate that resets it."""
+    """Return a loop over a GRU cell. ``inner`` computes the state's part of the new state, from the
+    state, the reset gate and a matrix."""
     rng = np.random.default_rng(6)
     w, r = (rng.standard_normal((3, n, H)).astype(np.float32) / 2 for n in (D, H))
 
@@ -86,7 +91,7 @@ def normed(z):
 
 
 def loop_over(step, *widths):
-    """A loop by hand over states of these widths, and a count of its rounds."""
+    """Return a loop over states of these widths and a count of its rounds."""
     rng = np.random.default_rng(4)
     w, r = (rng.standard_normal((n, 2 * H)).astype(np.float32) / 2 for n in (D, H))
 
@@ -115,6 +120,7 @@ def with_a_count(w, r, states, row, count):
 
 
 def miss(name, fn, said="", strict=False):
+    """Return a case that stays a loop, with the reason of its near miss."""
     return Case(name, fn, CLOSED, ops={"Scan": 1}, said=said, strict=strict, tags=DEFAULT)
 
 
@@ -139,11 +145,11 @@ PROGRAMS = [
          simple(lambda new, old: (new + old + 1) * (jnp.sin(new) - old * 0.5 + 2))),
     miss("masked", simple(lambda new, old: jnp.where(new[:, :1] > 0, new, old)),
          "a mask leaves its state"),
-    miss("every cell", lstm(given=1), "its cell is wanted after each round"),
+    miss("every cell", lstm(output_index=1), "its cell is wanted after each round"),
     miss("precise", lstm(), strict=True),
-    # Before a cell and after it; only what counts rounds needs the loop still, without the cell.
+    # Other nodes are before and after a cell. A count of rounds needs the loop, but not the cell.
     Case("on top", loop_over(on_top, H, 2 * H), OPEN, ops={"RNN": 2, "Sin": 1, "Tanh": 0}),
     Case("counted", loop_over(with_a_count, H), OPEN, ops={"RNN": 1, "Tanh": 0}),
-    # What the backward pass needs of each round no operator gives.
+    # No operator returns the values of each round that the backward pass needs.
     Case("gradient", jax.grad(lambda x: lstm()(x)[1].sum()), CLOSED, ops={"Scan": 2}),
 ]  # fmt: skip

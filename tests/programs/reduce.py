@@ -11,16 +11,16 @@ from tests.conformance import DEFAULT, JUDGES, Case
 CUBE = (3, 4, 5)
 INTS = (CUBE, np.int32)
 BOOLS = (CUBE, np.bool_)
-DIFFERENT = (17, 18)  # axes are an attribute, then an input
+DIFFERENT = (17, 18)  # opset 17 has the axes as an attribute, opset 18 as an input
 NAN, INF = np.nan, np.inf
 WITH_NAN = np.array([[1, NAN, INF, -INF, NAN, 0, -1], [2, 2, 1, -0.0, 0.0, 2, 1]], np.float32)
 INFINITE = np.array([[-INF, -INF, -INF], [2, INF, 1], [-INF, 3, 1]], np.float32)
 TIES = np.array([[3, 1, 3, 2, 1], [0, 0, 0, 0, 0], [5, 4, 5, 4, 5]], np.float32)
 
 
-def shifted_sum(x, taken, added):
-    taken, added = (jnp.where(jnp.isfinite(top), top, 0) for top in (taken, added))
-    return jnp.log(jnp.exp(x - taken).sum(0)) + added
+def shifted_sum(x, subtracted, added):
+    subtracted, added = (jnp.where(jnp.isfinite(top), top, 0) for top in (subtracted, added))
+    return jnp.log(jnp.exp(x - subtracted).sum(0)) + added
 
 
 REDUCTIONS = [

@@ -1,4 +1,5 @@
-"""Bilinear sampling by JAX's function, by hand, and what only looks like it."""
+"""Bilinear sampling by `map_coordinates`, bilinear sampling written by hand, and functions that
+only resemble it."""
 
 from functools import partial
 
@@ -11,55 +12,56 @@ POINTS = (11, 2)
 
 
 def at(points):
-    """Rows and columns: of numbers around zero some within the image and some beyond it."""
+    """Return rows and columns for points around zero, some of which are outside of the image."""
     return 2 + 2 * points[..., 0], 3 + 3 * points[..., 1]
 
 
 def coordinates(x, points, mode="constant"):
-    """``map_coordinates`` of every channel."""
+    """Sample every channel with ``map_coordinates``."""
     return jax.vmap(lambda c: map_coordinates(c, at(points), order=1, mode=mode))(x)
 
 
 def shares(x, points):
-    """At places from 0 to 1, from edge to edge, as deformable attention has them."""
-    places = jax.nn.sigmoid(points) * 1.5 - 0.25
-    where = places[..., 1] * x.shape[1] - 0.5, places[..., 0] * x.shape[2] - 0.5
-    return jax.vmap(lambda c: map_coordinates(c, where, order=1))(x)
+    """Sample at coordinates from 0 to 1 between the edges, as deformable attention does."""
+    scaled = jax.nn.sigmoid(points) * 1.5 - 0.25
+    positions = scaled[..., 1] * x.shape[1] - 0.5, scaled[..., 0] * x.shape[2] - 0.5
+    return jax.vmap(lambda c: map_coordinates(c, positions, order=1))(x)
 
 
 def around(points):
-    """Places, indices before them, and what is left."""
+    """Return positions, the indices before them, and the remainders."""
     row, column = at(points)
-    top, left = (jnp.floor(each).astype(jnp.int32) for each in (row, column))
+    top, left = (jnp.floor(position).astype(jnp.int32) for position in (row, column))
     return row, column, top, left, row - top, column - left
 
 
 def clipped(x, row, column):
-    """A pixel, or that at the edge: [points, channels] of [rows, columns, channels]."""
+    """Return pixels [points, channels] of an image [rows, columns, channels], or the pixels at its
+    edge."""
     rows, columns = jnp.clip(row, 0, x.shape[0] - 1), jnp.clip(column, 0, x.shape[1] - 1)
     return x[rows, columns]
 
 
 def masked(x, row, column):
-    """A pixel, or zero."""
+    """Return pixels, or zero outside."""
     inside = (row >= 0) & (row < x.shape[0]) & (column >= 0) & (column < x.shape[1])
     return jnp.where(inside[:, None], clipped(x, row, column), 0)
 
 
 def multiplied(x, row, column):
-    """A pixel times a mask."""
+    """Return pixels times a mask."""
     inside = (row >= 0) & (row <= x.shape[0] - 1) & (column > -1) & (column <= x.shape[1] - 1)
     return clipped(x, row, column) * inside[:, None].astype(x.dtype)
 
 
 def flat(x, row, column):
-    """A pixel of rows that lie one behind another."""
+    """Return pixels of an image whose rows are flattened into one axis."""
     rows, columns = jnp.clip(row, 0, x.shape[0] - 1), jnp.clip(column, 0, x.shape[1] - 1)
     return jnp.take(x.reshape(-1, x.shape[2]), rows * x.shape[1] + columns, axis=0)
 
 
 def four(x, points, tap=clipped):
-    """The sum of four neighbours by their weights."""
+    """Return the weighted sum of four neighbours."""
     _, _, top, left, b, a = around(points)
     b, a = b[:, None], a[:, None]
     return (
@@ -71,7 +73,7 @@ def four(x, points, tap=clipped):
 
 
 def by_next(x, points, tap=masked):
-    """With weights that are the distance to the neighbour across."""
+    """Return the sum of four neighbours, weighted by the distance to the opposite neighbour."""
     row, column, top, left, _, _ = around(points)
     bottom, right = top + 1, left + 1
     areas = (
@@ -81,12 +83,12 @@ def by_next(x, points, tap=masked):
         (row - top) * (column - left),
     )
     corners = ((top, left), (top, right), (bottom, left), (bottom, right))
-    terms = [w[:, None] * tap(x, *where) for w, where in zip(areas, corners, strict=True)]
+    terms = [w[:, None] * tap(x, *corner) for w, corner in zip(areas, corners, strict=True)]
     return terms[0] + (terms[1] + terms[2]) + terms[3]
 
 
 def lerped(x, points, tap=clipped):
-    """Between columns, and then between rows."""
+    """Interpolate between columns, and then between rows."""
     _, _, top, left, b, a = around(points)
     b, a = b[:, None], a[:, None]
     above = tap(x, top, left) + a * (tap(x, top, left + 1) - tap(x, top, left))
@@ -95,30 +97,30 @@ def lerped(x, points, tap=clipped):
 
 
 def mixed(tap, top, left, b, a, step=1):
-    """Between columns, and then between rows, by these weights."""
+    """Interpolate between columns, and then between rows, with these weights."""
     above = tap(top, left) * (1 - a) + tap(top, left + step) * a
     below = tap(top + 1, left) * (1 - a) + tap(top + 1, left + step) * a
     return above * (1 - b) + b * below
 
 
 def warped(x, points):
-    """On a grid, rows and columns of which are shifted."""
+    """Sample on a grid with shifted rows and columns."""
     rows = jnp.arange(4.0)[:, None] + points[:4, :1]
     columns = jnp.arange(6.0)[None] - points[:1, 1:]
-    where = jnp.broadcast_arrays(rows, columns)
-    return jax.vmap(lambda c: map_coordinates(c, where, order=1, mode="nearest"))(x)
+    positions = jnp.broadcast_arrays(rows, columns)
+    return jax.vmap(lambda c: map_coordinates(c, positions, order=1, mode="nearest"))(x)
 
 
 def by_channels(x, points):
-    """Of an image whose channels are last."""
+    """Sample an image whose channels are the last axis."""
     sample = jax.vmap(lambda c: map_coordinates(c, at(points), order=1), in_axes=2, out_axes=1)
     return sample(x)
 
 
 def each_image(x, points):
-    """Of several images with places of their own, batched behind their channels."""
-    places = jnp.moveaxis(points, 0, 1)
-    return jax.vmap(coordinates, in_axes=(0, 1))(x, places)
+    """Sample several images at different positions, which are batched along another axis."""
+    points_of_images = jnp.moveaxis(points, 0, 1)
+    return jax.vmap(coordinates, in_axes=(0, 1))(x, points_of_images)
 
 
 SPELLED = {
@@ -136,19 +138,19 @@ SPELLED = {
 
 
 def half_masked(x, row, column):
-    """Zero on one side only."""
+    """Return pixels, or zero on two sides only."""
     inside = (row >= 0) & (column >= 0)
     return jnp.where(inside[:, None], clipped(x, row, column), 0)
 
 
 def strictly_masked(x, row, column):
-    """Zero at the last row and column too."""
+    """Return pixels, or zero outside and at the last row and column."""
     inside = (row >= 0) & (row < x.shape[0] - 1) & (column >= 0) & (column < x.shape[1] - 1)
     return jnp.where(inside[:, None], clipped(x, row, column), 0)
 
 
 def from_the_end(x, row, column):
-    """Negative indices count from the end."""
+    """Return pixels, with negative indices counted from the end."""
     rows, columns = (jnp.clip(i, -n, n - 1) for i, n in zip((row, column), x.shape, strict=False))
     return x[rows, columns]
 
@@ -159,15 +161,15 @@ def ones_outside(x, row, column):
 
 
 def truncated(x, points):
-    """Indices towards zero, which are others below it."""
+    """Sample with indices that are rounded towards zero, which differ below zero."""
     row, column = at(points)
     top, left = row.astype(jnp.int32), column.astype(jnp.int32)
     return mixed(partial(clipped, x), top, left, (row - top)[:, None], (column - left)[:, None])
 
 
 def clipped_weights(x, points):
-    """Weights of clipped indices: beyond the edge both neighbours are one pixel, and weights of any
-    size sum to one, which no rule proves."""
+    """Sample with weights of clipped indices. Outside of the image both neighbours are one pixel,
+    so their weights sum to one at any size. No rule proves that."""
     row, column, top, left, _, _ = around(points)
     b = (row - jnp.clip(top, 0, x.shape[0] - 1))[:, None]
     a = (column - jnp.clip(left, 0, x.shape[1] - 1))[:, None]
@@ -175,26 +177,26 @@ def clipped_weights(x, points):
 
 
 def smoothed(x, points):
-    """By the cube of what is left."""
+    """Sample with weights that are a cubic function of the remainder."""
     _, _, top, left, b, a = around(points)
     b, a = ((s * s * (3 - 2 * s))[:, None] for s in (b, a))
     return mixed(partial(clipped, x), top, left, b, a)
 
 
 def exchanged(x, points):
-    """With the weights of rows for columns."""
+    """Sample with the weights of rows for columns, and the reverse."""
     _, _, top, left, b, a = around(points)
     return mixed(partial(clipped, x), top, left, a[:, None], b[:, None])
 
 
-def apart(x, points):
-    """Neighbours two pixels apart."""
+def two_pixels_apart(x, points):
+    """Sample with neighbours that are two pixels apart."""
     _, _, top, left, b, a = around(points)
     return mixed(partial(clipped, x), top, left, b[:, None], a[:, None], 2)
 
 
-def of_scipy(x, points, **how):
-    return map_coordinates(x[..., 0], at(points), order=1, **how)
+def of_scipy(x, points, **options):
+    return map_coordinates(x[..., 0], at(points), order=1, **options)
 
 
 BY_HAND = {
@@ -205,7 +207,7 @@ BY_HAND = {
     "by next": by_next,
     "lerped": lerped,
 }
-"""Sampling of an image of the shape ``HWC`` that is right and stays gathers."""
+"""Correct sampling of an image of shape ``HWC`` by gathers, which is not fused."""
 
 LOOK_ALIKES = {
     **BY_HAND,
@@ -217,10 +219,10 @@ LOOK_ALIKES = {
     "clipped weights": clipped_weights,
     "smoothed": smoothed,
     "exchanged": exchanged,
-    "apart": apart,
+    "apart": two_pixels_apart,
     "mirrored": partial(of_scipy, mode="mirror"),
     "reflected": partial(of_scipy, mode="reflect"),
     "wrapped": partial(of_scipy, mode="wrap"),
     "filled": partial(of_scipy, cval=0.5),
 }
-"""Of an image of the shape ``HWC``: none of these is a ``GridSample``."""
+"""Functions of an image of shape ``HWC`` of which none becomes a ``GridSample``."""

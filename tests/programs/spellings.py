@@ -1,5 +1,5 @@
-"""What recognisers find, in the spellings that people use, of one sample; at shapes without equal
-sizes, with weights that make every branch matter."""
+"""Structures that recognisers fuse, in the ways in which people write them, for one sample. No two
+sizes of a shape are equal, and every weight changes the output."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from zoo.architectures.depth.aligned_resize import resize_aligned
 
 
 def floats(module, change):
-    """The module with every array of floats changed."""
+    """Return the module with every array of floats changed."""
 
     def leaf(x):
         is_float = isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)
@@ -26,13 +26,15 @@ def floats(module, change):
 
 
 def perturbed(module, seed=3):
-    """Weights that make every branch matter: no zeros, no ones."""
+    """Return the module with weights that are neither zero nor one, so that every weight changes
+    the output."""
     rng = np.random.default_rng(seed)
     return floats(module, lambda x: x + 0.3 * rng.standard_normal(x.shape).astype(x.dtype))
 
 
 def channels_first(x):
-    """Equimo's LayerNorm2d: one mean a place, over the channels; in float32 whatever comes in."""
+    """Normalize over the channels at each position, in float32 for any dtype, as Equimo's
+    LayerNorm2d does."""
     wide = x.astype(jnp.float32)
     mean = jnp.mean(wide, axis=0, keepdims=True)
     variance = jnp.mean(jnp.square(wide - mean), axis=0, keepdims=True)
@@ -41,15 +43,16 @@ def channels_first(x):
     return y.astype(x.dtype)
 
 
-def tables(x, spread=lambda t: t):
-    """Cosines and sines, of half the width of ``x`` or, spread, of all of it."""
+def tables(x, repeat=lambda t: t):
+    """Return cosines and sines of half the width of ``x``, or of its full width if ``repeat``
+    repeats them."""
     *_, length, width = x.shape
     angles = np.arange(length)[:, None] / 10 ** (np.arange(width // 2) / width)
-    return [spread(jnp.asarray(fn(angles), x.dtype)) for fn in (np.cos, np.sin)]
+    return [repeat(jnp.asarray(fn(angles), x.dtype)) for fn in (np.cos, np.sin)]
 
 
 def turned(x, cos, sin):
-    """The llama spelling."""
+    """Rotate halves, as llama does."""
     a, b = jnp.split(x, 2, axis=-1)
     return x * cos + jnp.concatenate([-b, a], -1) * sin
 
@@ -59,7 +62,7 @@ def neighbours(x, cos, sin):
 
 
 def rotate_full(x):
-    """With tables tiled to the full width."""
+    """Rotate with tables that are tiled to the full width."""
     return turned(x, *tables(x, lambda t: jnp.concatenate([t, t], -1)))
 
 
@@ -74,12 +77,12 @@ def rotate_interleaved_full(x):
 
 
 def rotate_rest(x):
-    """DINOv3's way: the first tokens are left alone."""
+    """Rotate all but the first tokens, as DINOv3 does."""
     return jnp.concatenate([x[..., :2, :], rotate_full(x[..., 2:, :])], -2)
 
 
-def dot_product(**how):
-    return lambda *xs: jax.nn.dot_product_attention(*xs, **how)
+def dot_product(**options):
+    return lambda *xs: jax.nn.dot_product_attention(*xs, **options)
 
 
 def dot_product_masked(q, k, v, mask):
@@ -87,12 +90,13 @@ def dot_product_masked(q, k, v, mask):
 
 
 def mha_rotary(q, k, v):
-    turn = jax.vmap(eqx.nn.RotaryPositionalEmbedding(4), 1, 1)
-    return MHA(q, k, v, process_heads=lambda q, k, v: (turn(q), turn(k), v))
+    rotate = jax.vmap(eqx.nn.RotaryPositionalEmbedding(4), 1, 1)
+    return MHA(q, k, v, process_heads=lambda q, k, v: (rotate(q), rotate(k), v))
 
 
 def spelled(name, fn, shapes, fused, *ways):
-    """A program of floats, and how many of which operators it becomes, in some ways by default."""
+    """Return a case on floats with its expected operators. The default tier has it also in these
+    ``ways``."""
     tags = DEFAULT | {STRUCTURE, *ways}
     return Case(name, fn, shapes, (23,), fused, tolerance=2, tags=tags)
 
@@ -174,13 +178,13 @@ SINCE = {"Attention": 23, "RotaryEmbedding": 23, "RMSNormalization": 23, "Gelu":
 
 
 def at(case, opset, tags=frozenset()):
-    """With those of its operators that an older opset has."""
+    """Return the case at an opset, with the operators that this opset has."""
     ops = {op: n if SINCE.get(op, 17) <= opset else 0 for op, n in case.ops.items()}
     return replace(case, name=f"{case.name}, {opset}", opsets=(opset,), ops=ops, tags=tags)
 
 
 def low(case, dtype, tags=frozenset()):
-    """With weights and inputs of fewer digits."""
+    """Return the case with weights and inputs of a narrower dtype."""
     fn = floats(case.fn, lambda x: x.astype(dtype))
     specs = [(shape, dtype) for shape in case.specs]
     name = f"{case.name}, {jnp.dtype(dtype)}"
@@ -189,11 +193,11 @@ def low(case, dtype, tags=frozenset()):
 
 FIRST = SPELLINGS[0]
 OTHERS = [case for case in SPELLINGS if not case.name.startswith("resize")]
-"""What `resize` has no rows of."""
+"""Spellings of which `resize` has no rows."""
 SHORT = [case for case in OTHERS if not case.name.startswith("sampling")]
-"""What may have so few digits: places need more."""
+"""Spellings that may be computed in bfloat16: positions of samples need more digits."""
 NARROW = [case for case in SHORT if not case.name.startswith("attention, jax")]
-"""What JAX itself runs in float16 on a CPU."""
+"""Spellings that JAX itself runs in float16 on a CPU."""
 PROGRAMS = [
     *SPELLINGS,
     *(at(case, opset, DEFAULT if case == FIRST else frozenset())

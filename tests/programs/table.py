@@ -1,4 +1,4 @@
-"""All programs, by subject and name, and how a judge walks over them."""
+"""All programs by subject and name, and rows for `pytest.mark.parametrize`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -60,8 +60,8 @@ BY_COVERAGE = frozenset(
         "spellings attention, jax_local, bfloat16",
     }
 )
-"""Programs that the default tests run because no other reaches some lines of the converter, or some
-decomposition."""
+"""Programs that the default tests run because no other program reaches some lines of the converter
+or some decomposition."""
 
 
 def _tagged(name: str, case: Case) -> Case:
@@ -77,7 +77,7 @@ PROGRAMS = {
 
 
 def tiers(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> list[pytest.param]:
-    """Rows of a judge; those that are tagged with its name are in the default tier."""
+    """Return a row for each case. Rows of cases without the tag ``judge`` are marked `full`."""
     return [
         pytest.param(
             case,
@@ -89,7 +89,7 @@ def tiers(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> list[pytest.param
 
 
 def of(*subjects: str) -> dict[str, Case]:
-    """The programs of some subjects."""
+    """Return the programs of some subjects."""
     return {
         name: case
         for name, case in PROGRAMS.items()
@@ -98,7 +98,7 @@ def of(*subjects: str) -> dict[str, Case]:
 
 
 def at_opsets(judge: str, cases: Mapping[str, Case] = PROGRAMS) -> list[pytest.param]:
-    """The same at each opset of a program."""
+    """Return a row for each case and opset, with the marks of `tiers`."""
     return [
         pytest.param(*row.values, opset, id=f"{row.id} {opset}", marks=row.marks)
         for row in tiers(judge, cases)

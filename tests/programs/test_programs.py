@@ -1,4 +1,5 @@
-"""Every program: by its own assertion, on numbers of all sizes, and in every way of JAX's."""
+"""Every program gives JAX's numbers in ONNX Runtime: as its case states, on numbers of all
+magnitudes, and under JAX's transformations."""
 
 from dataclasses import replace
 from importlib import import_module
@@ -28,7 +29,7 @@ from tests.since import needs
 pytestmark = pytest.mark.filterwarnings("ignore:left out")
 
 
-def test_names_are_of_one_program_each():
+def test_program_names_are_unique():
     assert len(PROGRAMS) == sum(map(len, SUBJECTS.values()))
 
 
@@ -46,7 +47,7 @@ def test_exports(case: Case, opset: int):
     assert_exports(case, opset)
 
 
-OTHERWISE = {
+KNOWN_DIFFERENCES = {
     "reduce approx_top_k": "0.0 and -0.0 are equal, as its report says, and strict keeps that",
     "computations in order": "what is associative for digits is not for larger numbers",
     "complex numbers derivatives": "a product of infinities has NaN in another part",
@@ -55,26 +56,27 @@ OTHERWISE = {
     "public scipy.special.wofz": "a product of infinities has NaN in another part",
     "public scipy.special.zeta": "the derivative at a pole is a sum of infinities",
 }
-"""Programs that differ from JAX on numbers that the judge draws, and why."""
+"""Programs that differ from JAX on drawn numbers, with the reason."""
 
 ENDLESS = {"complex numbers control", "public random.binomial"}
-"""Programs that do not come back in JAX from numbers that are drawn."""
+"""Programs that JAX does not finish for drawn numbers."""
 
 
 @pytest.mark.parametrize("case", tiers(SAMPLES))
 def test_samples(case: Case, request: pytest.FixtureRequest):
-    """Ordinary, repeated, zero and large numbers, at the extremes of named dimensions."""
+    """The file gives JAX's numbers for ordinary, repeated, zero and large numbers, at the smallest
+    and largest sizes of named dimensions."""
     name = request.node.callspec.id
     if name in ENDLESS:
-        pytest.skip("JAX itself does not come back from numbers that are drawn")
+        pytest.skip("JAX does not finish this program for drawn numbers")
     with jax.enable_x64(case.x64):
         verdict = judged(case, case.export(), case.call)
-    assert verdict.passed == (name not in OTHERWISE), verdict.differences[:1]
+    assert verdict.passed == (name not in KNOWN_DIFFERENCES), verdict.differences[:1]
 
 
 def judged(case: Case, export: converter.Export, fn: Any, arrays: Any = None) -> Any:
-    """A file's verdict; where its report says what differs, that of a strict one. Skips what raises
-    in JAX on these numbers."""
+    """Return the verdict of a file. If its report states deviations and it fails, return the
+    verdict of the strict file. Skips a program that raises in JAX on these numbers."""
     try:
         verdict = converter.check(export, fn, arrays)
     except (converter.CheckError, ValueError) as error:
@@ -96,23 +98,27 @@ REFUSED_BY_JAX = (
     IndexError,
     FutureWarning,
 )
-"""What its transformations raise: most primitives here have some that nobody has written. What a
-later JAX refuses is a warning, which is an error in tests."""
+"""Errors of JAX's transformations: for most primitives here some transformation is not implemented.
+FutureWarning is an error in tests, and announces what a later JAX refuses."""
 
 NOT_WRITTEN = {("complex numbers reductions", "jvp")}
-"""The derivative of a window's maximum of complex numbers, which is refused."""
+"""Programs under a transformation that the converter refuses: the derivative of a maximum over
+windows of complex numbers."""
 
-OF_JAX = {("decompositions mapped", "vmap of cond")}
-"""What JAX itself ends in a TypeError when it is called, and not when it is traced."""
+TYPE_ERRORS_OF_JAX = {("decompositions mapped", "vmap of cond")}
+"""Programs for which JAX raises a TypeError when they are called, but not when they are traced."""
 
 
 OVERFLOWS = {("lookalikes scales of float16", "vmap of grad")}
-"""What overflows in JAX, so that its sum is NaN; ONNX Runtime adds it up in float32."""
+"""Programs that overflow in JAX, where their sum is NaN; ONNX Runtime adds in float32."""
 
 
 def is_named(spec: Any) -> bool:
-    """Whether it may have named sizes: where these are known, another reason is given, or none."""
-    return not hasattr(spec, "shape") and any(isinstance(x, str) for x in jax.tree.leaves(spec))
+    """Return whether a spec has named sizes. With fixed sizes the near miss has another reason or
+    none."""
+    return not hasattr(spec, "shape") and any(
+        isinstance(leaf, str) for leaf in jax.tree.leaves(spec)
+    )
 
 
 PLAIN = {
@@ -127,7 +133,7 @@ PLAIN = {
 
 
 def primitives(case: Case) -> set[str]:
-    """The primitives that JAX makes of it; none of what JAX refuses while it traces."""
+    """Return the primitives of a case's jaxpr. Return an empty set if JAX refuses to trace it."""
     try:
         jaxpr = jax.make_jaxpr(case.fn)(*inputs(case.specs)).jaxpr
     except REFUSED_BY_JAX:
@@ -135,8 +141,8 @@ def primitives(case: Case) -> set[str]:
     return {eqn.primitive.name for eqn in equations(jaxpr)}
 
 
-def held(case: Case, compiled: Any) -> set[str]:
-    """The same; skips what JAX itself has something against."""
+def runnable_primitives(case: Case, compiled: Any) -> set[str]:
+    """Return the primitives of a case. Skips a case that JAX refuses to run."""
     try:
         jax.block_until_ready(compiled(*inputs(case.specs)))
     except REFUSED_BY_JAX as error:
@@ -159,50 +165,56 @@ def held(case: Case, compiled: Any) -> set[str]:
     ],
 )
 def test_every_way(name: str, way: str):
-    if (name, way) in OF_JAX:
-        pytest.skip("JAX itself: an axis of numpy's integers is no axis")
+    """A program under a transformation gives JAX's numbers, or is refused for a stated reason."""
+    if (name, way) in TYPE_ERRORS_OF_JAX:
+        pytest.skip("JAX raises a TypeError for an axis that is a numpy integer")
     case = WAYS[way](PLAIN[name])
     compiled = jax.jit(case.fn)
-    may_be_refused = held(case, compiled) & REFUSAL_REASONS.keys() or (name, way) in NOT_WRITTEN
+    may_be_refused = (
+        runnable_primitives(case, compiled) & REFUSAL_REASONS.keys() or (name, way) in NOT_WRITTEN
+    )
     try:
         export = case.export()
     except converter.UnsupportedError as error:
-        # A number of kernels, or of calls of somebody's code, cannot be open.
+        # The number of kernels, or of calls of a user's function, has to be fixed.
         assert may_be_refused or (way == "open batch" and "give one" in str(error))
         return
-    # A transformation may bring a reason before the program's own.
+    # The transformation may cause a near miss with another reason before the program's reason.
     assert not case.said or export.report.near_misses
-    # What is open has the numbers that it has where it is known: indices that are in range.
+    # The inputs of an open batch are those of a fixed one, whose indices are in range.
     known = wrapped(PLAIN[name], "vmap0") if way == "open batch" else case
     verdict = judged(case, export, compiled, inputs(known.specs))
     assert verdict.passed == ((name, way) not in OVERFLOWS), [str(d) for d in verdict.differences]
 
 
-def test_every_way_is_tried_by_default():
+def test_every_way_is_in_the_default_tier():
     assert set[str]().union(*(case.tags for case in PROGRAMS.values())) >= WAYS.keys()
 
 
 # ------------------------------------------------------------------------------- decompositions
 
-ALONE = {
+WITHOUT_PROGRAM = {
     "geqp3": "inside of `qr` with pivots, which has a row",
     "log2": "of jax >= 0.12",
     **dict.fromkeys(("empty2", "stage", "tie", "zeros_like"), "no public function binds it"),
     **dict.fromkeys(("scaled_matmul", "scaled_matmul_wrapper"), "JAX runs it on NVIDIA's only"),
 }
-"""Decompositions without a program, and why."""
+"""Decompositions without a program, with the reason."""
 
 
-def test_every_decomposition_is_run_by_default():
-    """Of collectives those of one device are here; the others mean the same as they do."""
+def test_every_decomposition_is_in_the_default_tier():
+    """Collectives over several devices are left out: on one device they mean the same as those over
+    named axes."""
     devices = {"axes", "axis_name", "axis_index_groups"}
-    others = {name for name, own in BUILTIN_EXPANSIONS.items() if own.ignores & devices}
-    run = [case for case in PROGRAMS.values() if RUNS in case.tags]
-    tried = set[str]().union(*map(primitives, run))
-    assert BUILTIN_EXPANSIONS.keys() - others - tried - ALONE.keys() == set()
+    over_devices = {
+        name for name, expansion in BUILTIN_EXPANSIONS.items() if expansion.ignores & devices
+    }
+    default_cases = [case for case in PROGRAMS.values() if RUNS in case.tags]
+    converted = set[str]().union(*map(primitives, default_cases))
+    assert BUILTIN_EXPANSIONS.keys() - over_devices - converted - WITHOUT_PROGRAM.keys() == set()
 
 
-def test_programs_by_coverage_are_programs():
+def test_programs_by_coverage_exist():
     assert PROGRAMS.keys() >= BY_COVERAGE
 
 
@@ -212,24 +224,26 @@ def test_programs_by_coverage_are_programs():
 @pytest.mark.full
 @pytest.mark.parametrize("module", sorted({module for module, *_ in public.rows()}))
 def test_every_public_function_has_a_program(module: str):
-    """A new release of JAX shows here what it brought."""
-    tried = {name.removesuffix("*") for place, name, _ in public.rows() if place == module}
-    assert not tried & public.left(module)
-    assert not {*public.public(import_module(module))} - tried - public.left(module)
+    """The test fails if a new release of JAX has a public function without a program."""
+    covered = {
+        name.removesuffix("*") for namespace, name, _ in public.rows() if namespace == module
+    }
+    assert not covered & public.excluded(module)
+    assert not {*public.public(import_module(module))} - covered - public.excluded(module)
 
 
 DTYPES = ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float64")
 
 
 SINGULAR = {("public numpy.linalg.cond", "bool")}
-"""What divides by a number that is zero but for roundings."""
+"""Programs that divide by a number which is zero apart from rounding errors."""
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("public numpy.")])
 def test_other_dtypes(name: str, dtype: str):
-    """Every operand of floats of another dtype, where JAX takes that."""
+    """A function gives JAX's numbers if its float operands have another dtype that JAX accepts."""
     case = PROGRAMS[name]
     arrays = [x.astype(dtype) if x.dtype == np.float32 else x for x in case.specs]
     with jax.enable_x64(dtype == "float64"):

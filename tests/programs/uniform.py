@@ -1,6 +1,6 @@
-"""Programs whose operands are arrays of one number, of which ranges are known at both ends.
+"""Programs whose operands are arrays of one number, so that both ends of their range are known.
 
-`public` has its functions of such operands; here is what compares them at the edges.
+`public` has functions of such operands. The programs here compare them with special values.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,16 @@ X = np.array([[0.02, 0.31, 0.88], [1.0, 1.5, 7.25]], np.float32)
 NUMBERS = (np.nan, np.inf, 0.0, -0.0, 3.0)
 
 
-def compared(one: float) -> Callable[[Any], Any]:
+def compared(number_of_array: float) -> Callable[[Any], Any]:
+    """Return a function that compares an array of one number with arrays of other numbers."""
+
     def fn(x: Any) -> Any:
-        a, others = jnp.full_like(x, one), [jnp.full_like(x, number) for number in NUMBERS]
+        a, others = (
+            jnp.full_like(x, number_of_array),
+            [jnp.full_like(x, number) for number in NUMBERS],
+        )
         pairs = [(a == b, a != b, a < b, a <= b, a > b, a >= b) for b in others]
-        return [jnp.where(each, x, 0) for pair in pairs for each in pair]
+        return [jnp.where(comparison, x, 0) for pair in pairs for comparison in pair]
 
     return fn
 

@@ -1,4 +1,4 @@
-"""Ways in which JAX's transformations hand a program over: each is a function from row to row."""
+"""Apply JAX's transformations to programs. A way is a function from one case to another."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,14 +20,14 @@ Way = Callable[[Case], Case]
 WRAPS = ("vmap0", "vmap1", "vmap-1", "nested", "jit", "scan")
 
 
-def wrapped(case: Case, how: str) -> Case:
-    """The case under a JAX transformation: inputs grow a lane axis.
+def wrapped(case: Case, transformation: str) -> Case:
+    """Return the case under a JAX transformation, whose inputs get a lane axis.
 
-    Only the operators of a structure are the same.
+    The expected operators stay for cases with the tag `STRUCTURE` only.
     """
-    grow = {"vmap0": (0,), "vmap1": (1,), "vmap-1": (-1,), "nested": (-1, 0), "scan": (0,)}
+    lane_axes = {"vmap0": (0,), "vmap1": (1,), "vmap-1": (-1,), "nested": (-1, 0), "scan": (0,)}
     specs: Sequence[Spec] = case.specs
-    for axis in grow.get(how, ()):
+    for axis in lane_axes.get(transformation, ()):
         specs = [_grown(spec, axis) for spec in specs]
     functions: dict[str, Callable[..., Any]] = {
         "vmap0": jax.vmap(case.fn),
@@ -38,7 +38,13 @@ def wrapped(case: Case, how: str) -> Case:
         "scan": lambda *xs: lax.map(lambda ys: case.fn(*ys), xs),
     }
     ops = case.ops if STRUCTURE in case.tags else {}
-    return replace(case, name=f"{case.name}-{how}", fn=functions[how], specs=specs, ops=ops)
+    return replace(
+        case,
+        name=f"{case.name}-{transformation}",
+        fn=functions[transformation],
+        specs=specs,
+        ops=ops,
+    )
 
 
 def _grown(spec: Spec, axis: int) -> Spec:
@@ -46,8 +52,8 @@ def _grown(spec: Spec, axis: int) -> Spec:
         lanes = [np.roll(spec, i) for i in range(LANES)]
         return np.stack(lanes, min(axis, spec.ndim) if axis >= 0 else axis)
     shape, dtype = spec_of(spec)
-    place = axis % (len(shape) + 1)
-    grown = (*shape[:place], LANES, *shape[place:])
+    position = axis % (len(shape) + 1)
+    grown = (*shape[:position], LANES, *shape[position:])
     return grown if spec == shape else (grown, dtype)
 
 
@@ -55,24 +61,27 @@ def _wrapped(*ways: str) -> Way:
     return lambda case: reduce(wrapped, ways, case)
 
 
-def _of_one(place: int) -> Way:
-    """Only one of the operands has a batch."""
+def _of_one(position: int) -> Way:
+    """Return a way that gives a batch axis to the operand at ``position`` only."""
 
     def way(case: Case) -> Case:
         arrays, axes = inputs(case.specs), [None] * len(case.specs)
-        arrays[place], axes[place] = np.stack([np.roll(arrays[place], i) for i in range(3)]), 0
+        arrays[position], axes[position] = (
+            np.stack([np.roll(arrays[position], i) for i in range(3)]),
+            0,
+        )
         return replace(case, fn=jax.vmap(case.fn, in_axes=axes), specs=arrays, ops={})
 
     return way
 
 
 def total(tree: Any) -> Any:
-    """A number that depends on every element, on each in another way."""
+    """Return a scalar to which every element of the outputs contributes with another weight."""
     ys = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
     if not ys:
         raise TypeError("nothing to differentiate")
-    parts = [part for y in ys for part in ((y.real, y.imag) if jnp.iscomplexobj(y) else (y,))]
-    return sum((jnp.cos(jnp.arange(float(y.size))).reshape(y.shape) * y).sum() for y in parts)
+    real_parts = [part for y in ys for part in ((y.real, y.imag) if jnp.iscomplexobj(y) else (y,))]
+    return sum((jnp.cos(jnp.arange(float(y.size))).reshape(y.shape) * y).sum() for y in real_parts)
 
 
 def _jvp(case: Case) -> Case:
@@ -80,13 +89,13 @@ def _jvp(case: Case) -> Case:
         tangents = tuple(jnp.cos(x) if eqx.is_inexact_array(x) else None for x in xs)
         return eqx.filter_jvp(case.fn, xs, tangents)
 
-    # What a derivative takes of the program between its steps is another reason than that it has.
+    # The derivative uses intermediate values of the program, so its near miss has another reason.
     return replace(case, fn=jvp, ops={}, said="")
 
 
 def _vmap_of_grad(case: Case) -> Case:
     def grad(*xs: Any) -> Any:
-        slopes = eqx.filter_grad(lambda given: total(case.fn(*given)))(xs)
+        slopes = eqx.filter_grad(lambda inputs: total(case.fn(*inputs)))(xs)
         if not jax.tree.leaves(slopes):
             raise TypeError("nothing to differentiate")
         return slopes

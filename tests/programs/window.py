@@ -44,7 +44,7 @@ CONVOLUTIONS = [
         (IMAGE, (6, 2, 3, 2)), tolerance=4, tags=DEFAULT),
 ]  # fmt: skip
 
-# For these ONNX Runtime has no operator.
+# ONNX Runtime has no kernel of `Conv` for the dtypes of these programs.
 FORMS = {
     "grouped": lambda x, w: conv(
         x, w, (2, 1), ((1, 2), (-1, 3)), (1, 1), (2, 1), feature_group_count=2
@@ -69,15 +69,17 @@ WITHOUT_KERNELS = [
          ((("B", 4, "H", 7), "int32"), ((6, 2, 3, 5), "int32"))),
 ]  # fmt: skip
 
-SPREAD = drawn(lambda key: eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, dilation=2, groups=2, key=key))
+DILATED = drawn(
+    lambda key: eqx.nn.ConvTranspose2d(4, 6, 3, stride=2, dilation=2, groups=2, key=key)
+)
 LAYERS = [
-    Case("ConvTranspose2d groups", jax.vmap(SPREAD), (("B", 4, 7, 6),),
+    Case("ConvTranspose2d groups", jax.vmap(DILATED), (("B", 4, 7, 6),),
          ops={"ConvTranspose": 1, "Add": 0, "Transpose": 0}, tags=DEFAULT),
 ]  # fmt: skip
 
 
 def total(x):
-    """Of windows that reach over one end by more than over the other."""
+    """Sum over windows that extend over one end of an axis by more than over the other."""
     pads = ((0, 0), (0, 0), (0, 1), (2, 1))
     return lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 3), (1, 1, 3, 2), pads)
 

@@ -1,4 +1,4 @@
-"""Kinds of steps: functions that write a line of Python over the values that there are."""
+"""Kinds of steps: functions that write a line of Python over values that the program has."""
 
 import importlib
 

@@ -1,4 +1,5 @@
-"""Branches and loops whose index, predicate or count of turns is made in every way."""
+"""Steps with branches and loops whose index, predicate or number of turns is computed in many
+ways."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,10 +14,10 @@ from tests.fuzz.steps.transform import without
 Finish = Callable[[Draw], str]
 
 NESTED = 3
-"""How deep indices are made of each other."""
+"""How deeply indices are computed from other indices."""
 
 ATTEMPTS = 6
-"""How many texts are tried before there is none that fits."""
+"""The number of texts that are tried before a step is unfit."""
 
 INTEGERS = "{int32|int32|int8|uint8|int16|uint16|uint32}"
 
@@ -24,7 +25,7 @@ NUMBERS = (
     *("{scalar float32}", "{x:f&}.ravel()[{0|-1}]", "jnp.sum({x:f})", "{x:f}.mean()"),
     *("{x:f&}.max()", "{x:f&}.ravel()[0] * {3|0.5|-2|10}", "({scalar float32} + {1|2|0.5})"),
 )
-"""Floats of which an index is made."""
+"""Expressions of floats, from which indices are computed."""
 
 PREDICATES = (
     *("{scalar bool}", "{x:b&}.ravel()[{0|-1}]", "{x:b}.any()", "{x:b}.all()"),
@@ -33,7 +34,7 @@ PREDICATES = (
     *("({PREDICATE} {&|^} {PREDICATE})", "jnp.asarray({PREDICATE}).astype(bool)"),
     *("({scalar int32}).astype(bool)", "{True|np.bool_(False)}", "({x:*1+}.shape[0] > {1|2|3})"),
 )
-"""Booleans that say which branch is taken, or whether a loop goes on."""
+"""Expressions of booleans that choose a branch or continue a loop."""
 
 TRUTH_INDICES = (
     *(f"jnp.asarray({{PREDICATE}}).astype('{INTEGERS}')", "jnp.int32({PREDICATE})"),
@@ -42,11 +43,11 @@ TRUTH_INDICES = (
     *("(jnp.int32({PREDICATE}) * 2 + {PREDICATE})", "jnp.where({PREDICATE}, {1|-1|4}, {2|0|9})"),
     *("({NUMBER} {>|<=} {0|0.5|1}).astype(int)", "jnp.int32({x:fi&}.ravel()[0] {>|<|==} {0|1})"),
 )
-"""Integers that are made of Booleans."""
+"""Expressions of integers that are computed from booleans."""
 
 FIRST_INDICES = (
     *TRUTH_INDICES,
-    # What is given, and constants.
+    # Values of the program, and constants.
     *(f"{{scalar {INTEGERS}}}", "{scalar int32}", "{x:iu&}.ravel()[{0|-1}]", "{x:iu&}.max()"),
     *("{0|1|2|-1|7}", "jnp.int32({0|1|2|5|-3})", "np.int64({1|-1|3})"),
     # Counts.
@@ -60,7 +61,7 @@ FIRST_INDICES = (
     *("jnp.{floor|ceil|round}({NUMBER}).astype('{int32|int32|int8|uint8}')", "jnp.int32({NUMBER})"),
     "(jnp.sign({NUMBER}).astype(int) + {0|1})",
 )
-"""Integers that say which branch is taken, and are not made of others."""
+"""Expressions of integers that choose a branch and are not computed from other integers."""
 
 FURTHER_INDICES = (
     *("({INDEX} % {2|3|4|5})", "lax.rem(jnp.asarray({INDEX}), jnp.asarray({INDEX}).dtype.type(3))"),
@@ -78,7 +79,7 @@ FURTHER_INDICES = (
     *("lax.cond({PREDICATE}, lambda: {0|1|2}, lambda: {3|1|-1})", "(~jnp.asarray({INDEX}))"),
     "lax.population_count(jnp.asarray({INDEX}))",
 )
-"""Integers made of others."""
+"""Expressions of integers that are computed from other integers."""
 
 BINS = "jnp.array([-1.0, 0.0, 0.5, 2.0])"
 
@@ -88,11 +89,12 @@ BRANCHES = (
     *("lambda t: {x}", "lambda t: (t * 5).astype(t.dtype)", "{looped x}"),
     "lambda t: lax.switch({INDEX}, [jnp.abs, lambda s: s * 7, jnp.zeros_like], t)",
 )
-"""Functions of an array that give one of the same type; some read values of the function around."""
+"""Functions of an array that return one of the same type. Some read values around them."""
 
 
-def made(d: Draw, options: Sequence[str], x: str = "", depth: int = 0) -> str:
-    """One of several texts that fits, with all of its gaps filled."""
+def pick(d: Draw, options: Sequence[str], x: str = "", depth: int = 0) -> str:
+    """Return one of several texts that fits, with all of its gaps filled. Raises `Unfit` if none
+    does."""
     for text in d.rng.sample(options, min(ATTEMPTS, len(options))):
         with suppress(Unfit):
             return completed(d, text, x, depth)
@@ -100,7 +102,7 @@ def made(d: Draw, options: Sequence[str], x: str = "", depth: int = 0) -> str:
 
 
 def completed(d: Draw, text: str, x: str, depth: int) -> str:
-    """A text with all of its gaps filled."""
+    """Return a text with all of its gaps filled."""
     if depth > NESTED + 2:
         raise Unfit
     for name, options in (
@@ -109,7 +111,7 @@ def completed(d: Draw, text: str, x: str, depth: int) -> str:
         ("{INDEX}", FIRST_INDICES if depth >= NESTED or d.chance(0.5) else FURTHER_INDICES),
     ):
         while name in text:
-            text = text.replace(name, made(d, options, x, depth + 1), 1)
+            text = text.replace(name, pick(d, options, x, depth + 1), 1)
     text = text.replace("{BINS}", BINS)
     for gap in ("{x}", "{like x}", "{looped x}") if x else ():
         text = text.replace(gap, x if gap == "{x}" else gap.replace(" x", f" {x}"))
@@ -117,26 +119,26 @@ def completed(d: Draw, text: str, x: str, depth: int) -> str:
 
 
 def index(d: Draw) -> str:
-    return made(d, (*FIRST_INDICES, *FURTHER_INDICES))
+    return pick(d, (*FIRST_INDICES, *FURTHER_INDICES))
 
 
 def branches(d: Draw, x: str) -> str:
-    """One to six functions, which mostly differ."""
+    """Return a list of one to six functions, which mostly differ."""
     count = d.choice(1, 2, 2, 3, 3, 3, 3, 4, 5, 6)
-    return f"[{', '.join(made(d, BRANCHES, x) for _ in range(count))}]"
+    return f"[{', '.join(pick(d, BRANCHES, x) for _ in range(count))}]"
 
 
 def predicate_of(d: Draw, x: str) -> str:
-    """A function that looks at a value, among others, and gives a Boolean."""
-    return d.function([d.pool[x]], lambda b: made(b, PREDICATES), (0, 2))
+    """Return a function of a value that returns a boolean."""
+    return d.function([d.pool[x]], lambda b: pick(b, PREDICATES), (0, 2))
 
 
 OF_A_VALUE |= {
     "index": index,
-    "truth_index": lambda d: made(d, TRUTH_INDICES),
-    "predicate": lambda d: made(d, PREDICATES),
+    "truth_index": lambda d: pick(d, TRUTH_INDICES),
+    "predicate": lambda d: pick(d, PREDICATES),
     "branches": branches,
-    "branch": lambda d, x: made(d, BRANCHES, x),
+    "branch": lambda d, x: pick(d, BRANCHES, x),
     "goes_on": predicate_of,
 }
 lines("""
@@ -164,7 +166,7 @@ lines("""
 
 
 def ending(maker: Maker, finish: Finish) -> Finish:
-    """Draw such a step at the end of a function."""
+    """Return a function that adds this step and then finishes the function that is drawn."""
 
     def run(d: Draw) -> str:
         if not any(d.attempt(maker) for _ in range(4)):
@@ -175,10 +177,10 @@ def ending(maker: Maker, finish: Finish) -> Finish:
 
 
 def branching(d: Draw) -> str:
-    """One of the steps above, on a late value."""
+    """Write a `switch` or a `cond` on a late value."""
     x = d.any()
     text = f"lax.switch({index(d)}, {branches(d, x)}, {x})"
-    other = f"lax.cond({made(d, PREDICATES)}, {made(d, BRANCHES, x)}, {made(d, BRANCHES, x)}, {x})"
+    other = f"lax.cond({pick(d, PREDICATES)}, {pick(d, BRANCHES, x)}, {pick(d, BRANCHES, x)}, {x})"
     return d.choice(text, text, other)
 
 
@@ -202,13 +204,15 @@ def scan_of_branches(d: Draw) -> str:
     xs = d.any(rank=(1, 3))
     row = without(d.pool[xs], 0)
 
-    def finish(b: Draw, kept: Spec) -> str:
-        names = [n for n, s in b.pool.items() if s == kept]
+    def finish(b: Draw, carry_spec: Spec) -> str:
+        names = [n for n, s in b.pool.items() if s == carry_spec]
         return f"({b.rng.choice(names[-2:])}, {last(b)})"
 
     carry = d.any("fi", (0, 3))
-    kept = d.pool[carry]
-    fn = d.function([kept, row], ending(branching, partial(finish, kept=kept)), (0, 2))
+    carry_spec = d.pool[carry]
+    fn = d.function(
+        [carry_spec, row], ending(branching, partial(finish, carry_spec=carry_spec)), (0, 2)
+    )
     return f"lax.scan({fn}, {carry}, {xs})"
 
 
@@ -227,17 +231,17 @@ def loop_of_branches(d: Draw) -> str:
 
 @step(0.5)
 def switch_of_several(d: Draw) -> str:
-    """Branches of no or of several operands, with several results."""
+    """Switch between branches with no operand or with several, some with several results."""
     x, y = d.any(), d.any()
     several = d.choice(
-        f"lambda s, t: ({made(d, BRANCHES, x)})(s)",
+        f"lambda s, t: ({pick(d, BRANCHES, x)})(s)",
         f"lambda s, t: {looped(d, x)}(s)",
     )
     pairs = [
-        f"lambda s, t: (({made(d, BRANCHES, x)})(s), ({made(d, BRANCHES, y)})(t))"
+        f"lambda s, t: (({pick(d, BRANCHES, x)})(s), ({pick(d, BRANCHES, y)})(t))"
         for _ in range(d.integer(2, 4))
     ]
-    nothing = [f"lambda: ({made(d, BRANCHES, x)})({x})" for _ in range(d.integer(1, 4))]
+    nothing = [f"lambda: ({pick(d, BRANCHES, x)})({x})" for _ in range(d.integer(1, 4))]
     chosen = index(d)
     return d.choice(
         f"lax.switch({chosen}, [{', '.join(pairs)}], {x}, {y})",

@@ -1,4 +1,4 @@
-"""Contractions: einsum with any labels, matrix products, dot_general."""
+"""Steps with contractions: einsum with any labels, matrix products, dot_general."""
 
 from typing import Any
 
@@ -30,16 +30,16 @@ def einsum(d: Draw) -> str:
     letters = list("abcdefgh")
     d.rng.shuffle(letters)
     sizes: dict[str, Any] = {}
-    first = ""
+    labels_of_x = ""
     for size in d.pool[x].shape:
         same = [k for k, v in sizes.items() if v == size]
         label = d.rng.choice(same) if same and d.chance(0.07) else letters.pop()
         sizes[label] = size
-        first += label
-    operands = [(first, x)]
+        labels_of_x += label
+    operands = [(labels_of_x, x)]
     for _ in range(d.integer(0, 2) if d.chance(0.5) else 1):
-        known = list(sizes)
-        chosen = d.rng.sample(known, d.integer(0, min(3, len(known))))
+        labels_so_far = list(sizes)
+        chosen = d.rng.sample(labels_so_far, d.integer(0, min(3, len(labels_so_far))))
         if d.chance(0.6):
             chosen.append(letters.pop())
             sizes[chosen[-1]] = d.size()
@@ -59,10 +59,10 @@ def dot_general(d: Draw) -> str:
     shape = d.pool[x].shape
     axes = d.rng.sample(range(len(shape)), d.integer(0, len(shape)))
     cut = d.integer(0, len(axes))
-    places: list[int | None] = [*axes, *[None] * d.integer(0, 2)]
-    d.rng.shuffle(places)
-    y = d.of(tuple(d.size() if p is None else shape[p] for p in places), d.pool[x].dtype)
-    parts = (axes[cut:], axes[:cut])  # contracted, and in the batch
-    numbers = tuple((tuple(part), tuple(map(places.index, part))) for part in parts)
-    more = d.choice("", "", ", preferred_element_type=jnp.float32")
-    return f"lax.dot_general({x}, {y}, {numbers}{more})"
+    axes_of_y: list[int | None] = [*axes, *[None] * d.integer(0, 2)]
+    d.rng.shuffle(axes_of_y)
+    y = d.of(tuple(d.size() if p is None else shape[p] for p in axes_of_y), d.pool[x].dtype)
+    parts = (axes[cut:], axes[:cut])  # contracted axes, and batch axes
+    numbers = tuple((tuple(part), tuple(map(axes_of_y.index, part))) for part in parts)
+    options = d.choice("", "", ", preferred_element_type=jnp.float32")
+    return f"lax.dot_general({x}, {y}, {numbers}{options})"

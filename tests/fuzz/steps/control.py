@@ -1,4 +1,4 @@
-"""Control flow."""
+"""Steps with control flow."""
 
 from tests.fuzz.draw import Draw, Unfit
 from tests.fuzz.program import Spec
@@ -6,21 +6,23 @@ from tests.fuzz.steps.registry import OF_A_VALUE, last, lines, step
 
 
 def returned(d: Draw, spec: Spec) -> str:
-    """What a function returns that has to give such a value."""
+    """Return an expression of this type for the result of a function."""
     fits = [n for n, s in d.pool.items() if s == spec and n[0] != "x"]
-    made = [n for n in fits if n.startswith("v")]
-    if made or fits:
-        return d.rng.choice(made[-2:] or fits)
-    made = [
+    results = [n for n in fits if n.startswith("v")]
+    if results or fits:
+        return d.rng.choice(results[-2:] or fits)
+    results = [
         n for n, s in d.pool.items() if n.startswith("v") and s.kind == spec.kind and s.is_static
     ]
-    if not made or spec.kind == "b":
+    if not results or spec.kind == "b":
         raise Unfit
-    return f"jnp.broadcast_to(jnp.sum({d.rng.choice(made)}), {spec.shape}).astype({spec.dtype!r})"
+    return (
+        f"jnp.broadcast_to(jnp.sum({d.rng.choice(results)}), {spec.shape}).astype({spec.dtype!r})"
+    )
 
 
 def grown(d: Draw, spec: Spec) -> str:
-    """The same, of something that came before."""
+    """Return an expression of this type for the result of a loop's step, with floats kept small."""
     base = returned(d, spec)
     if spec.kind != "f" or d.chance(0.3):
         return base
@@ -28,7 +30,8 @@ def grown(d: Draw, spec: Spec) -> str:
 
 
 def looped(d: Draw, x: str, *before: Spec) -> str:
-    """A function of such a value, and of what comes before it, that gives one."""
+    """Return a function of a value, and of arguments before it, that returns a value of the same
+    type."""
     spec = d.pool[x]
     return d.function([*before, spec], lambda b: grown(b, spec))
 
@@ -57,12 +60,12 @@ def scan(d: Draw) -> str:
     xs = d.any(rank=(1, 4))
     spec = d.pool[xs]
     carry = d.any("fi", (0, 3))
-    kept = d.pool[carry]
+    carry_spec = d.pool[carry]
 
     def finish(b: Draw) -> str:
-        made = [n for n in b.pool if n.startswith("v")] or list(b.pool)
-        return f"({grown(b, kept)}, {b.rng.choice(made)})"
+        results = [n for n in b.pool if n.startswith("v")] or list(b.pool)
+        return f"({grown(b, carry_spec)}, {b.rng.choice(results)})"
 
-    fn = d.function([kept, Spec(spec.shape[1:], spec.dtype)], finish)
-    more = d.choice("", ", reverse=True", ", unroll=2")
-    return f"lax.scan({fn}, {carry}, {xs}{more})"
+    fn = d.function([carry_spec, Spec(spec.shape[1:], spec.dtype)], finish)
+    options = d.choice("", ", reverse=True", ", unroll=2")
+    return f"lax.scan({fn}, {carry}, {xs}{options})"

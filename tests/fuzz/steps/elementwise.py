@@ -1,4 +1,4 @@
-"""Elementwise arithmetic, comparisons, choices, conversions."""
+"""Steps with elementwise arithmetic, comparisons, selections and conversions."""
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def binary(d: Draw) -> str:
 def bits(d: Draw) -> str:
     x = d.any("iu")
     name, y = d.choice(*BITS), d.like(x)
-    if name in ("jnp.gcd", "jnp.lcm"):  # of the smallest integer JAX does not find one, for ever
+    if name in ("jnp.gcd", "jnp.lcm"):  # JAX does not end for the smallest integer
         x, y = (f"jnp.clip({v}, 0, 99)" for v in (x, y))
     return f"{name}({x}, {y})"
 

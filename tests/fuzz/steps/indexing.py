@@ -1,14 +1,14 @@
-"""Slices, gathers and scatters."""
+"""Steps with slices, gathers and scatters."""
 
 from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.steps.registry import OF_A_VALUE, each, lines, step
+from tests.fuzz.steps.registry import OF_A_VALUE, lines, step, tuple_of
 
 WRITE_MODES = ("drop", "clip", "fill")
 WRITES = ("set", "add", "multiply", "min", "max", "subtract", "divide")
 
 
 def part(d: Draw, size: object) -> str:
-    """A static index of one axis."""
+    """Return a static index of an axis of this size."""
     if not isinstance(size, int) or size == 0:
         return ":"
     if d.chance(0.25):
@@ -23,43 +23,45 @@ def part(d: Draw, size: object) -> str:
 
 
 def static_index(d: Draw, x: str) -> str:
+    """Return a static index of one or more axes of a value."""
     shape = d.pool[x].shape
-    taken = [part(d, size) for size in shape[: d.integer(1, len(shape))]]
-    if d.chance(0.15) and len(taken) < len(shape):
-        taken = ["...", *(part(d, size) for size in shape[-1:])]
-    return ", ".join(taken)
+    parts = [part(d, size) for size in shape[: d.integer(1, len(shape))]]
+    if d.chance(0.15) and len(parts) < len(shape):
+        parts = ["...", *(part(d, size) for size in shape[-1:])]
+    return ", ".join(parts)
 
 
 def dynamic_index(d: Draw, x: str, *, inside: bool = False) -> str:
-    """Arrays and scalars mixed with slices; ``inside`` the axes, as plain indexing promises."""
+    """Return an index with arrays and scalars, mixed with slices. With ``inside`` all indices are
+    in range, as plain indexing promises."""
     shape = d.pool[x].shape
     common = d.sizes(0, 2)
-    taken = []
+    parts = []
     for axis, size in enumerate(shape[: d.integer(1, len(shape))]):
-        if d.chance(0.6) or not taken:
-            kind = d.choice(common, common, (), tuple(1 for _ in common))
+        if d.chance(0.6) or not parts:
+            index_shape = d.choice(common, common, (), tuple(1 for _ in common))
             dtype = d.choice("int32", "int32", "int32", "uint8", "int8")
-            index = d.indices(kind, size, dtype)
-            taken.append(_within(index, size, f"{x}.shape[{axis}]") if inside else index)
+            index = d.indices(index_shape, size, dtype)
+            parts.append(_within(index, size, f"{x}.shape[{axis}]") if inside else index)
         else:
-            taken.append(d.choice(":", part(d, size), ":"))
-    return ", ".join(taken)
+            parts.append(d.choice(":", part(d, size), ":"))
+    return ", ".join(parts)
 
 
-def _within(index: str, size: object, written: str) -> str:
-    """An index that leaves no axis, whatever its size becomes while a program is shrunk."""
+def _within(index: str, size: object, size_expression: str) -> str:
+    """Return an index that is in range, whatever the size becomes while a program is shrunk."""
     if not isinstance(size, int) or size == 0:
         raise Unfit
-    low = f"-{written}" if index.startswith("jnp.array(") else "0"
-    return f"jnp.clip({index}, {low}, {written} - 1)"
+    low = f"-{size_expression}" if index.startswith("jnp.array(") else "0"
+    return f"jnp.clip({index}, {low}, {size_expression} - 1)"
 
 
 OF_A_VALUE |= {
     "static": static_index,
     "dynamic": dynamic_index,
     "inside": lambda d, x: dynamic_index(d, x, inside=True),
-    "starts": each(lambda d, n: d.indices((), n)),
-    "sizes": each(lambda d, n: d.integer(0, n)),
+    "starts": tuple_of(lambda d, n: d.indices((), n)),
+    "sizes": tuple_of(lambda d, n: d.integer(0, n)),
     "one": lambda d, x, axis: d.indices((), d.pool[x].shape[int(axis)]),
     "several": lambda d, x, axis: d.indices(d.sizes(0, 2), d.pool[x].shape[int(axis)]),
 }
@@ -92,8 +94,8 @@ def scatter(d: Draw) -> str:
     if d.chance(0.5):
         value = d.number() if spec.kind == "f" else "True" if spec.kind == "b" else "3"
         return f"{target}.{name}({value}{mode})"
-    wanted = d.typed(f"{target}.get(mode='clip')" if "[" in index else f"{x}[{index}]")[1][0]
-    return f"{target}.{name}({d.of(wanted.shape, spec.dtype)}{mode})"
+    selected = d.typed(f"{target}.get(mode='clip')" if "[" in index else f"{x}[{index}]")[1][0]
+    return f"{target}.{name}({d.of(selected.shape, spec.dtype)}{mode})"
 
 
 @step(1)
@@ -125,5 +127,5 @@ def lax_slice(d: Draw) -> str:
 @step(0.4)
 def masked(d: Draw) -> str:
     x = d.any("fiu", rank=(1, 9), static=True)
-    mask = f"np.arange({d.shape(x)[0]}) % 2 == {d.choice('0', '1')}"  # JAX wants its numbers
+    mask = f"np.arange({d.shape(x)[0]}) % 2 == {d.choice('0', '1')}"  # JAX requires a constant mask
     return f"{x}.at[{mask}].set({d.choice('0', '1')})"

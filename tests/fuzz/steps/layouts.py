@@ -1,4 +1,5 @@
-"""Operations on pictures in a row, of any order of axes, with what moves axes between them."""
+"""Steps with several operations on pictures, in any order of axes, with transpositions between
+them."""
 
 import math
 import re
@@ -12,7 +13,7 @@ from tests.fuzz.steps.registry import step
 from tests.fuzz.steps.transform import without
 
 Layer = Callable[[Draw, str, Spec], str]
-"""Writes an operation on an expression of this type."""
+"""A function that writes an operation on an expression of this type."""
 
 METHODS = (
     *("linear", "linear", "linear", "bilinear", "bilinear", "bilinear", "nearest", "nearest"),
@@ -21,41 +22,44 @@ METHODS = (
 LETTERS = "NCHWD"
 
 TRIES = 4
-"""How many operations are tried before there is none that fits."""
+"""The number of operations that are tried before a step is unfit."""
 
 
-def axis(d: Draw, spec: Spec) -> int:
-    found = d.integer(0, spec.rank - 1)
-    return found - spec.rank if d.chance(0.3) else found
+def draw_axis(d: Draw, spec: Spec) -> int:
+    """Draw an axis of a type, counted from either end."""
+    position = d.integer(0, spec.rank - 1)
+    return position - spec.rank if d.chance(0.3) else position
 
 
-def some(d: Draw, spec: Spec, most: int = 3) -> list[int]:
-    """One or more axes, mostly two."""
-    return d.rng.sample(range(spec.rank), min(d.choice(1, 2, 2, 3), most, spec.rank))
+def draw_axes(d: Draw, spec: Spec, limit: int = 3) -> list[int]:
+    """Draw one or more axes, mostly two and at most ``limit``."""
+    return d.rng.sample(range(spec.rank), min(d.choice(1, 2, 2, 3), limit, spec.rank))
 
 
 def sizes(spec: Spec) -> list[int]:
-    """A shape of integers, none of which is zero."""
-    found = [n for n in spec.shape if isinstance(n, int) and n]
-    if len(found) < spec.rank:
+    """Return the shape. Raises `Unfit` if a size is zero or named."""
+    positive = [n for n in spec.shape if isinstance(n, int) and n]
+    if len(positive) < spec.rank:
         raise Unfit
-    return found
+    return positive
 
 
-def moved(d: Draw, x: str, spec: Spec) -> str:
+def transpose(d: Draw, x: str, spec: Spec) -> str:
     order = tuple(d.rng.sample(range(spec.rank), spec.rank))
-    pair = f"{axis(d, spec)}, {axis(d, spec)}"
+    pair = f"{draw_axis(d, spec)}, {draw_axis(d, spec)}"
     return d.choice(
         *[f"jnp.transpose({x}, {order})"] * 3,
         *(f"jnp.moveaxis({x}, {pair})", f"jnp.swapaxes({x}, {pair})", f"({x}).T"),
     )
 
 
-def normalized(d: Draw, x: str, spec: Spec) -> str:
-    return normalized_over(d, x, d.choice(axis(d, spec), axis(d, spec), tuple(some(d, spec))))
+def normalize(d: Draw, x: str, spec: Spec) -> str:
+    return normalize_over(
+        d, x, d.choice(draw_axis(d, spec), draw_axis(d, spec), tuple(draw_axes(d, spec)))
+    )
 
 
-def normalized_over(d: Draw, x: str, axes: int | tuple[int, ...]) -> str:
+def normalize_over(d: Draw, x: str, axes: int | tuple[int, ...]) -> str:
     mean, variance = (f"t.{name}({axes}, keepdims=True)" for name in ("mean", "var"))
     standardized = f"jax.nn.standardize({x}, {axes})"
     return d.choice(
@@ -68,30 +72,30 @@ def normalized_over(d: Draw, x: str, axes: int | tuple[int, ...]) -> str:
     )
 
 
-def along(d: Draw, spec: Spec) -> str:
-    """A value of one axis, as it broadcasts."""
+def vector_along(d: Draw, spec: Spec) -> str:
+    """Return a value with one axis of the type, in a shape that broadcasts."""
     chosen = d.integer(0, spec.rank - 1)
     index = ", ".join(":" if i == chosen else "None" for i in range(spec.rank))
     return f"{d.of((spec.shape[chosen],), spec.dtype)}[{index}]"
 
 
-def shifted(d: Draw, x: str, spec: Spec) -> str:
-    other = along(d, spec)
-    text = d.choice(f"{x} * {other}", f"{x} + {other}", f"{x} * {other} + {along(d, spec)}")
+def scale_and_shift(d: Draw, x: str, spec: Spec) -> str:
+    other = vector_along(d, spec)
+    text = d.choice(f"{x} * {other}", f"{x} + {other}", f"{x} * {other} + {vector_along(d, spec)}")
     return f"({text})"
 
 
-def activated(d: Draw, x: str, spec: Spec) -> str:
+def activate(d: Draw, x: str, spec: Spec) -> str:
     name = d.choice("jax.nn.relu", "jnp.tanh", "jnp.sin", "jax.nn.gelu", "jnp.abs")
     return d.choice(f"{name}({x})", f"({x} * {d.choice('0.5', '2', '-1')})")
 
 
-def resized(d: Draw, x: str, spec: Spec) -> str:
-    """Along any axes, to larger or smaller sizes."""
-    return resized_along(d, x, spec, some(d, spec))
+def resize_axes(d: Draw, x: str, spec: Spec) -> str:
+    """Resize along any axes, to larger or smaller sizes."""
+    return resize_along(d, x, spec, draw_axes(d, spec))
 
 
-def resized_along(d: Draw, x: str, spec: Spec, axes: Sequence[int]) -> str:
+def resize_along(d: Draw, x: str, spec: Spec, axes: Sequence[int]) -> str:
     old, new = sizes(spec), sizes(spec)
     for i in axes:
         new[i] = d.choice(*range(1, 8), 2 * old[i], 3 * old[i])
@@ -99,9 +103,9 @@ def resized_along(d: Draw, x: str, spec: Spec, axes: Sequence[int]) -> str:
     return f"jax.image.resize({x}, {tuple(new)}, {method!r}{antialias})"
 
 
-def rescaled(d: Draw, x: str, spec: Spec) -> str:
-    """By the same formula with own scales and shifts."""
-    axes, old, new = some(d, spec), sizes(spec), sizes(spec)
+def scale_and_translate(d: Draw, x: str, spec: Spec) -> str:
+    """Resize with drawn scales and shifts."""
+    axes, old, new = draw_axes(d, spec), sizes(spec), sizes(spec)
     for i in axes:
         new[i] = d.integer(1, 7)
     scales = [d.choice(round(new[i] / old[i], 4), 0.5, 1.5, 2.0, 1.0) for i in axes]
@@ -112,8 +116,8 @@ def rescaled(d: Draw, x: str, spec: Spec) -> str:
     )
 
 
-def repeated(d: Draw, x: str, spec: Spec) -> str:
-    """Nearest neighbours, as people write them without a resize."""
+def repeat(d: Draw, x: str, spec: Spec) -> str:
+    """Repeat each element, as people write nearest-neighbour resizing by hand."""
     chosen, count = d.integer(0, spec.rank - 1), d.integer(2, 3)
     size = sizes(spec)[chosen]
     split = f"jnp.arange({size * count}) // {count}"
@@ -122,29 +126,29 @@ def repeated(d: Draw, x: str, spec: Spec) -> str:
     )
 
 
-def sampled(d: Draw, x: str, spec: Spec) -> str:
-    """At coordinates that are given, which may lie outside."""
+def sample(d: Draw, x: str, spec: Spec) -> str:
+    """Sample at coordinates that are inputs or weights, some of them out of range."""
     count = d.integer(2, 5)
-    places = ", ".join(
+    coordinates = ", ".join(
         f"{d.of((count,), spec.dtype)} * {d.choice('1', '2', '4')}" for _ in range(spec.rank)
     )
     mode = d.choice("constant", "constant", "nearest", "wrap", "mirror", "reflect")
-    call = f"jax.scipy.ndimage.map_coordinates({x}, [{places}], {d.choice(0, 1)}, {mode!r}"
+    call = f"jax.scipy.ndimage.map_coordinates({x}, [{coordinates}], {d.choice(0, 1)}, {mode!r}"
     return f"{call}{d.choice('', ', cval=2.0')})"
 
 
-def sampled_channels(d: Draw, x: str, spec: Spec) -> str:
-    """The two axes of each channel, at the same coordinates, as `grid_sample` does."""
+def sample_channels(d: Draw, x: str, spec: Spec) -> str:
+    """Sample two axes of each channel at the same coordinates, as `grid_sample` does."""
     if spec.rank < 3:
         raise Unfit
-    axes = sorted(some(d, spec, 1))
+    axes = sorted(draw_axes(d, spec, 1))
     inner = without(spec, axes[0])
-    text = sampled(d, "t", inner) if inner.rank == 2 else sampled_channels(d, "t", inner)
+    text = sample(d, "t", inner) if inner.rank == 2 else sample_channels(d, "t", inner)
     return f"jax.vmap(lambda t: {text}, in_axes={axes[0]}, out_axes={d.choice(0, 1)})({x})"
 
 
-def pooled(d: Draw, x: str, spec: Spec) -> str:
-    axes = some(d, spec, 2)
+def pool(d: Draw, x: str, spec: Spec) -> str:
+    axes = draw_axes(d, spec, 2)
     window = tuple(d.integer(1, 3) if i in axes else 1 for i in range(spec.rank))
     strides = tuple(d.choice(1, 2) if i in axes else 1 for i in range(spec.rank))
     pads = tuple(
@@ -156,8 +160,8 @@ def pooled(d: Draw, x: str, spec: Spec) -> str:
     return f"({text} / {math.prod(window)})" if "add" in start and d.chance(0.6) else text
 
 
-def convolved(d: Draw, x: str, spec: Spec) -> str:
-    """Over all axes but two, which are the batch and the channels of an order that is drawn."""
+def convolve(d: Draw, x: str, spec: Spec) -> str:
+    """Convolve over all axes but two, which are batch and channels, in a drawn order of axes."""
     if not 3 <= spec.rank <= 5:
         raise Unfit
     letters = LETTERS[: spec.rank]
@@ -169,16 +173,16 @@ def convolved(d: Draw, x: str, spec: Spec) -> str:
     order = "".join(d.rng.sample("IO" + letters[2:], spec.rank))
     w = d.of(tuple(kernel[c] for c in order), spec.dtype)
     strides = tuple(d.choice(1, 1, 2) for _ in letters[2:])
-    more = d.choice("'SAME'", "'VALID'", str([(1, d.integer(0, 2))] * len(strides)))
+    padding = d.choice("'SAME'", "'VALID'", str([(1, d.integer(0, 2))] * len(strides)))
     if d.chance(0.15):
-        more = f"{[(1, 1)] * len(strides)}, lhs_dilation={(2,) * len(strides)}"
+        padding = f"{[(1, 1)] * len(strides)}, lhs_dilation={(2,) * len(strides)}"
     return (
-        f"lax.conv_general_dilated({x}, {w}, {strides}, {more}, "
+        f"lax.conv_general_dilated({x}, {w}, {strides}, {padding}, "
         f"dimension_numbers={(orders[0], order, orders[1])}, feature_group_count={groups})"
     )
 
 
-def padded(d: Draw, x: str, spec: Spec) -> str:
+def pad(d: Draw, x: str, spec: Spec) -> str:
     widths = tuple(
         (d.integer(0, 2), d.integer(0, 2)) if d.chance(0.5) else (0, 0) for _ in spec.shape
     )
@@ -186,8 +190,8 @@ def padded(d: Draw, x: str, spec: Spec) -> str:
     return f"jnp.pad({x}, {widths}, mode={mode!r})"
 
 
-def gathered(d: Draw, x: str, spec: Spec) -> str:
-    """Positions along an axis, of weights or constants, or a slice."""
+def gather(d: Draw, x: str, spec: Spec) -> str:
+    """Gather along an axis at positions that are weights or constants, or take a slice."""
     chosen = d.integer(0, spec.rank - 1)
     size = sizes(spec)[chosen]
     rows = [d.integer(0, size - 1) for _ in range(d.integer(1, 4))]
@@ -202,13 +206,13 @@ def gathered(d: Draw, x: str, spec: Spec) -> str:
     )
 
 
-def reduced(d: Draw, x: str, spec: Spec) -> str:
+def reduce_axes(d: Draw, x: str, spec: Spec) -> str:
     name = d.choice("mean", "max", "sum")
-    return f"({x}).{name}({tuple(some(d, spec, 2))}, keepdims={d.choice('True', 'False')})"
+    return f"({x}).{name}({tuple(draw_axes(d, spec, 2))}, keepdims={d.choice('True', 'False')})"
 
 
-def regrouped(d: Draw, x: str, spec: Spec) -> str:
-    """Neighbouring axes merged, or one of them split."""
+def regroup(d: Draw, x: str, spec: Spec) -> str:
+    """Merge two neighbouring axes, or split one."""
     shape = sizes(spec)
     chosen = d.integer(0, spec.rank - 1)
     if shape[chosen] % 2 == 0 and spec.rank < 5:
@@ -220,53 +224,63 @@ def regrouped(d: Draw, x: str, spec: Spec) -> str:
 
 
 PLAIN: dict[Layer, int] = {
-    **{moved: 6, resized: 6, normalized: 3, pooled: 3, convolved: 3, shifted: 2, activated: 2},
-    **{padded: 2, gathered: 2, sampled: 1, sampled_channels: 1, repeated: 1, reduced: 1},
-    **{regrouped: 1, rescaled: 1},
+    **{
+        transpose: 6,
+        resize_axes: 6,
+        normalize: 3,
+        pool: 3,
+        convolve: 3,
+        scale_and_shift: 2,
+        activate: 2,
+    },
+    **{pad: 2, gather: 2, sample: 1, sample_channels: 1, repeat: 1, reduce_axes: 1},
+    **{regroup: 1, scale_and_translate: 1},
 }
 
 
-def layered(d: Draw, x: str, spec: Spec) -> str:
-    """One operation."""
+def apply_one(d: Draw, x: str, spec: Spec) -> str:
+    """Write one operation of `PLAIN`."""
     return d.rng.choices(list(PLAIN), list(PLAIN.values()))[0](d, x, spec)
 
 
-def batched(d: Draw, x: str, spec: Spec) -> str:
-    """One operation over an axis that it does not see."""
+def apply_batched(d: Draw, x: str, spec: Spec) -> str:
+    """Write one operation under `vmap` over one of the axes."""
     if spec.rank < 2:
         raise Unfit
     chosen = d.integer(0, spec.rank - 1)
-    text = layered(d, "t", without(spec, chosen))
+    text = apply_one(d, "t", without(spec, chosen))
     return f"jax.vmap(lambda t: {text}, {chosen}, {d.choice(0, 0, 1, -1)})({x})"
 
 
 def either(*layers: Layer) -> Layer:
+    """Return a layer that draws one of these layers."""
     return lambda d, x, spec: d.rng.choice(layers)(d, x, spec)
 
 
-def chained(d: Draw, x: str, layers: Iterable[Layer]) -> str:
-    """Operations on a value, one after the other; each has some tries until one fits."""
+def chain(d: Draw, x: str, layers: Iterable[Layer]) -> str:
+    """Write operations on a value, one after the other. Each operation has several tries."""
     text, spec = x, d.pool[x]
     for layer in layers:
-        text, spec = fitting(d, layer, text, spec)
+        text, spec = fit(d, layer, text, spec)
     return text
 
 
-def fitting(d: Draw, layer: Layer, text: str, spec: Spec) -> tuple[str, Spec]:
-    """The expression with an operation on it, and its type."""
-    name = f"a{d.whole.number()}"
-    d.whole.structs[name] = spec.struct(d.whole.scope)
+def fit(d: Draw, layer: Layer, text: str, spec: Spec) -> tuple[str, Spec]:
+    """Return the expression with an operation on it, and its type."""
+    name = f"a{d.state.number()}"
+    d.state.structs[name] = spec.struct(d.state.scope)
     for _ in range(TRIES):
         with suppress(Unfit, *IN_JAX):
             line = layer(d, name, spec)
-            (found,) = d.typed(line)[1]
-            sizes(found)
-            return line.replace(name, text), found
+            (result,) = d.typed(line)[1]
+            sizes(result)
+            return line.replace(name, text), result
     raise Unfit
 
 
 def picture(d: Draw) -> str:
-    """A value of several axes; hardly any program comes to four of them by itself."""
+    """Return a value of three to five axes. Programs rarely have one with four, so it is mostly
+    new."""
     if d.chance(0.3):
         with suppress(Unfit):
             return d.floating(3, 5, static=True)
@@ -277,33 +291,34 @@ def picture(d: Draw) -> str:
 
 @step(2)
 def layout_chain(d: Draw) -> str:
-    layers = [batched if d.chance(0.15) else layered for _ in range(d.integer(2, 5))]
-    return chained(d, picture(d), layers)
+    layers = [apply_batched if d.chance(0.15) else apply_one for _ in range(d.integer(2, 5))]
+    return chain(d, picture(d), layers)
 
 
 @step(2)
 def resize_between_layouts(d: Draw) -> str:
-    """A resize after something that wants an order of axes, and another order after it."""
-    before = either(moved, moved, normalized, convolved, pooled, shifted)
-    after = either(moved, moved, moved, normalized, convolved, pooled, gathered)
-    return chained(d, picture(d), [before, resized, after])
+    """Resize between an operation that needs an order of axes and another that needs another
+    order."""
+    before = either(transpose, transpose, normalize, convolve, pool, scale_and_shift)
+    after = either(transpose, transpose, transpose, normalize, convolve, pool, gather)
+    return chain(d, picture(d), [before, resize_axes, after])
 
 
 @step(3)
 def resize_of_what_is_normalized(d: Draw) -> str:
-    """Along the very axis that the norm wants to be the last one, then in another order."""
+    """Normalize along an axis, resize this axis, and transpose."""
     x = d.fresh(tuple(d.choice(2, 3, 4, 5) for _ in range(d.choice(3, 4, 4, 4))), "float32")
     chosen, other = d.rng.sample(range(d.pool[x].rank), 2)
 
     def resize(d: Draw, x: str, spec: Spec) -> str:
-        return resized_along(d, x, spec, (chosen, other) if d.chance(0.9) else (chosen,))
+        return resize_along(d, x, spec, (chosen, other) if d.chance(0.9) else (chosen,))
 
-    return chained(d, x, [lambda d, x, _: normalized_over(d, x, chosen), resize, moved])
+    return chain(d, x, [lambda d, x, _: normalize_over(d, x, chosen), resize, transpose])
 
 
 @step(0.3)
 def gradient_of_layouts(d: Draw) -> str:
     x = picture(d)
-    text = chained(d, x, [layered] * d.integer(1, 3))
+    text = chain(d, x, [apply_one] * d.integer(1, 3))
     of_t = re.sub(rf"\b{x}\b", "t", text)
     return f"jax.grad(lambda t: jnp.sum(jnp.sin({of_t})))({x})"

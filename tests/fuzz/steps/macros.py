@@ -1,4 +1,4 @@
-"""The structures that the converter recognises, in the ways in which people write them."""
+"""Steps with structures that the converter fuses, in the ways in which people write them."""
 
 from tests.fuzz.draw import Draw, Unfit
 from tests.fuzz.steps.registry import lines, step
@@ -35,10 +35,10 @@ RMS = {{x} * lax.rsqrt({SQUARE} + 1e-6)|{x} / jnp.sqrt({SQUARE} + 1e-5)
     |({x}.astype('float32') * lax.rsqrt({SQUARE}.astype('float32') + 1e-6)).astype({x}.dtype)}
 1.5 rms_norm {x:f1+} {a=near x} {s=along x a} {n={RMS}} =>
     {{n}|{n} * {s}|{n} * (1 + {s})|{s} * ({n})}
-# As Keras folds it.
+# Keras folds the statistics into a scale and a shift.
 0.4 batch_norm {x:f1+} {g=shaped x -1} {f=(lax.rsqrt(jnp.abs({shaped x -1}) + 1e-3) * {g})} =>
     {x} * {f} + ({shaped x -1} - {shaped x -1} * {f})
-# Batched by vmap or by axes, with and without masks, in several orders of axes.
+# Attention with batch axes, with and without masks, and with products in several orders of axes.
 SCORES = {s=({q} {c}) @ jnp.swapaxes({k}, -1, -2)
     |jnp.einsum('...qd,...kd->...qk', {q}, {k}) {c}|({q} @ jnp.swapaxes({k}, -1, -2)) {c}}
 BIAS = {{shaped q -2 n}|{shaped q 1 n}|{shaped q *2 -2 n}}
@@ -57,7 +57,7 @@ OUTPUT = {jax.nn.softmax({t}, axis=-1) @ {v}
 1 library_attention {q:f3-4} {n=size} {g=-2|-2|1} {k=shaped q *3 n g -1} {v=shaped q *3 n g -1} =>
     jax.nn.dot_product_attention({q}, {k}, {v}{||, is_causal=True|, mask={truths q -2 -3 n}
     |, scale=0.3|, local_window_size=1}{||||||, bias={shaped q -2 -3 n}})
-# A cell as Haiku writes it: one weight, used in slices.
+# Haiku's cell has one weight, of which it uses slices.
 0.4 gru (lambda z, r, a: (1 - jax.nn.sigmoid(z)) *
     jnp.tanh(a * jax.nn.sigmoid(r)))(*jnp.split({x:f1-2} @
     {{shaped x -1 6} + {shaped x 6}|{shaped x -1 9} + {shaped x 9}}, 3, axis=-1))
@@ -70,32 +70,34 @@ OUTPUT = {jax.nn.softmax({t}, axis=-1) @ {v}
 
 @step(0.6)
 def affine_layer(d: Draw) -> str:
-    """A product with factors and shifts behind it, some of them weights, some along an axis of
-    the result that the weights do not have."""
+    """Multiply by a matrix, with factors and shifts after it. Some of these are weights, and some
+    have an axis of the result that the matrix does not have."""
     x = d.floating(1, 3)
     *lead, width = d.pool[x].shape
     dtype, out = d.pool[x].dtype, d.size()
     w = d.of((width, out), dtype)
     text = d.choice(f"({x} @ {w})", f"jnp.einsum('...i,io->...o', {x}, {w})")
     for _ in range(d.integer(1, 3)):
-        along = d.choice((out,), (out,), (), (1,), (*lead[-1:], 1))
-        other = d.choice(d.of(along, dtype), d.of(along, dtype), d.choice("0.25", "3.0"))
-        operator = d.choice("*", "*", "+", "-", "/" if other[0].isdigit() else "*")
-        text = d.choice(f"({text} {operator} {other})", f"({other} * {text})", f"jnp.tanh({text})")
+        shape = d.choice((out,), (out,), (), (1,), (*lead[-1:], 1))
+        operand = d.choice(d.of(shape, dtype), d.of(shape, dtype), d.choice("0.25", "3.0"))
+        operator = d.choice("*", "*", "+", "-", "/" if operand[0].isdigit() else "*")
+        text = d.choice(
+            f"({text} {operator} {operand})", f"({operand} * {text})", f"jnp.tanh({text})"
+        )
     return text
 
 
 @step(1)
 def self_attention(d: Draw) -> str:
-    """From tokens, with heads split off one projection."""
+    """Attend over tokens, with heads that are split off one projection."""
     x = d.floating(2, 3, static=True)
     *lead, count, width = d.shape(x)
     heads, depth = d.choice(1, 2, 3), d.choice(2, 4)
     dtype = d.pool[x].dtype
     w = d.of((width, 3 * heads * depth), dtype)
     split = f"({x} @ {w}).reshape({(*lead, count, 3, heads, depth)})"
-    base = len(lead)
-    order = (base + 1, *range(base), base + 2, base, base + 3)
+    batch_rank = len(lead)
+    order = (batch_rank + 1, *range(batch_rank), batch_rank + 2, batch_rank, batch_rank + 3)
     return (
         f"(lambda t: (jax.nn.softmax(t[0] @ jnp.swapaxes(t[1], -1, -2) / {depth} ** 0.5, axis=-1)"
         f" @ t[2]).swapaxes(-2, -3).reshape({(*lead, count, heads * depth)}))"
@@ -105,7 +107,8 @@ def self_attention(d: Draw) -> str:
 
 @step(2)
 def rotary(d: Draw) -> str:
-    """Halves or neighbours, tables made of constants, of inputs or of weights; a prefix left."""
+    """Rotate pairs of halves or of neighbours. The tables are constants, inputs or weights. A
+    prefix may stay unrotated."""
     x = d.floating(2, 4)
     count, width = d.pool[x].shape[-2:]
     if not isinstance(width, int) or width < 2 or width % 2 or not isinstance(count, int):
@@ -124,20 +127,20 @@ def rotary(d: Draw) -> str:
         f"(t[..., :{half}], t[..., {half}:])", "(t[..., ::2], t[..., 1::2])", "jnp.split(t, 2, -1)"
     )
     if size == width:
-        turned = d.choice(
+        rotated = d.choice(
             f"jnp.concatenate([-t[..., {half}:], t[..., :{half}]], -1)",
             "jnp.stack([-t[..., 1::2], t[..., ::2]], -1).reshape(t.shape)",
         )
-        whole = f"(lambda t: t * {cos} + {turned} * {sin})"
+        rotation = f"(lambda t: t * {cos} + {rotated} * {sin})"
     else:
         join = d.choice("jnp.concatenate([{}, {}], -1)", "jnp.stack([{}, {}], -1).reshape(t.shape)")
         parts = join.format(
             f"a * {cos} - b * {sin}", d.choice(f"a * {sin} + b * {cos}", f"b * {cos} + a * {sin}")
         )
-        whole = f"(lambda t: (lambda a, b: {parts})(*{split}))"
+        rotation = f"(lambda t: (lambda a, b: {parts})(*{split}))"
     if d.chance(0.2) and count > 1:
-        return f"jnp.concatenate([{x}[..., :1, :], {whole}({x})[..., 1:, :]], -2)"
-    return f"{whole}({x})"
+        return f"jnp.concatenate([{x}[..., :1, :], {rotation}({x})[..., 1:, :]], -2)"
+    return f"{rotation}({x})"
 
 
 @step(0.5)

@@ -1,29 +1,30 @@
-"""Gathers of positions that may lie behind the end, where a mask takes away what they give."""
+"""Steps that gather at positions which may be behind the end, under a mask that hides the values
+there."""
 
 from tests.fuzz.draw import Draw, Unfit
 from tests.fuzz.steps.registry import OF_A_VALUE, lines
 
 
 def edges(d: Draw, x: str) -> str:
-    """Positions along the first axis of a value, the one behind the end among them."""
+    """Return positions along the first axis of a value, including the position behind the end."""
     size, shape = f"{x}.shape[0]", d.choice("-1", "2, 3", "3, 2")
-    known = f"(jnp.arange(6).reshape({shape}) % ({size} + 1))"
+    constant = f"(jnp.arange(6).reshape({shape}) % ({size} + 1))"
     try:
         index = d.of(d.sizes(1, 2), d.choice("int32", "int32", "uint8", "int8"))
     except Unfit:
-        return known
+        return constant
     return d.choice(
         f"jnp.clip({index}, 0, {size})",
         f"jnp.minimum(abs({index}), {size})",
         f"(abs({index}) % ({size} + 1))",
         f"jnp.where({index} > 0, 0, {size})",
-        known,
+        constant,
     )
 
 
 OF_A_VALUE |= {"edges": edges}
 lines("""
-# Counts of rows, as of graphs whose edges are padded.
+# Graphs have padded edges, whose positions are the number of rows.
 ROWS = i < t.shape[0]
 MASK = ({ROWS}).reshape(i.shape + (1,) * (t.ndim - 1))
 TAKEN = {t[i]|jnp.take(t, i, axis=0)|t.at[i].get(mode='promise_in_bounds')}

@@ -1,4 +1,4 @@
-"""Reductions, cumulative operations, arguments of extremes, sorting."""
+"""Steps with reductions, cumulative operations, positions of extremes, and sorting."""
 
 from tests.fuzz.draw import Draw
 from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
@@ -15,7 +15,7 @@ lines("""
 1.4 lax_cumulative lax.{cumsum|cumprod|cummax|cummin|cumlogsumexp}({x:fiu1+}, axis={place x},
     reverse={True|False})
 2 extreme_argument jnp.{argmax|argmin}({x:*1+&}, axis={axis x}{|, keepdims=True})
-# Unstable, the order of equals is open.
+# If a sort is unstable, the order of equal values is open, so all of these are stable.
 1.5 sort jnp.{sort|argsort}({x:*1+}, axis={axis x}{|, descending=True})
 0.7 sort_several lax.sort(({x:fiu1+}, {like x}), dimension={axis x}, num_keys={1..2})
 0.5 lexsort jnp.lexsort(({x:fiu1+}, {like x}), axis={axis x})
@@ -32,8 +32,7 @@ lines("""
 @step(0.5)
 def lax_reduce(d: Draw) -> str:
     x = d.any("fiu", (1, 9))
-    # XLA leaves out a start that is no identity where one element is reduced, as an open size may
-    # say.
+    # XLA ignores a start that is no identity if it reduces one element, which an open size may be.
     is_open = not all(isinstance(size, int) for size in d.pool[x].shape)
     name = d.choice("add", "mul") if is_open else d.choice("add", "mul", "max", "min")
     start = "0" if name in ("add", "max") else "1"

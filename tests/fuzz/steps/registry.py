@@ -1,21 +1,26 @@
-"""The list of all kinds of steps, and how often each is tried.
+"""All kinds of steps, and the weights with which they are drawn.
 
-A kind is a function that writes a line of Python, or a line with gaps in braces, in a table of
-`weight name line` (and of `NAME = part` for what many of its lines share, as `{NAME}`):
+A kind is a function that writes a line of Python, or a line with gaps in braces. Such lines are in
+tables, as `weight name line`. `NAME = part` in a table defines a part that several lines contain as
+`{NAME}`. The gaps are:
 
-- `{x:fi1-3!&}` is a value of these kinds (`*` is any), of these ranks (`2`, `1+`), of fixed sizes
-  (`!`), not empty (`&`); then `{x}` is the same again;
-- `{axis x}`, `{place x}`, `{axes x}`, `{over x}` are axes of it, counted from either end, from the
-  front, several of them, or what a reduction takes; `{near x}` is mostly the last one;
-- `{like x}` and `{broad x}` are values that fit it, `{of x bool}` is one of its shape;
-- `{last x}` and `{loss x}` are functions of it, the second one gives a number; families have more
-  of these in `OF_A_VALUE`, some also of an axis, as in `{along x a}`, a vector that fits there;
-- `{shaped x …}` is a value of its dtype, `{truths x …}` of booleans, whose dimensions are numbers,
-  dimensions of `x` (`-1` is its last) or all of them but the last two (`*2`);
-- `{1..3}`, `{size}`, `{number}` and `{dtype}` are drawn, `{a|b}` is one of these;
-- `{n=…}` is any of them, and `{n}` the same again; before ` => ` it is drawn and not written.
+- `{x:fi1-3!&}` is a value of these kinds (`*` is any kind) and ranks (`2`, `1+`), without named
+  dimensions (`!`), not empty (`&`). After it `{x}` is the same value.
+- `{axis x}`, `{place x}`, `{axes x}` and `{over x}` are axes of `x`: one counted from either end,
+  one counted from the front, several, and the axes of a reduction. `{near x}` is mostly the last
+  axis.
+- `{like x}` has the type of `x`, `{broad x}` broadcasts against `x`, and `{of x bool}` has its
+  shape.
+- `{last x}` and `{loss x}` are functions of a value like `x`; the second returns a scalar. The
+  modules of steps add more of these to `OF_A_VALUE`. Some also take an axis, as in `{along x a}`, a
+  vector of the size of axis `a`.
+- `{shaped x …}` has the dtype of `x`, and `{truths x …}` is of booleans. Their dimensions are
+  numbers, dimensions of `x` (`-1` is its last) or all dimensions of `x` but the last two (`*2`).
+- `{1..3}`, `{size}`, `{number}` and `{dtype}` are drawn, and `{a|b}` is one of its options.
+- `{n=…}` names the text of a gap, and `{n}` repeats it. Before ` => ` gaps are drawn, but not
+  written.
 
-Gaps may hold gaps. Values are drawn first, then the rest from the left.
+Gaps may contain gaps. Values are drawn first, then the other gaps from the left.
 """
 
 import re
@@ -35,7 +40,7 @@ VALUE = re.compile(r"\{(\w):([fiub*]+)(\d?)(\+|-\d|)(!?)(&?)\}")
 
 
 def step(weight: float = 1.0) -> Callable[[Maker], Maker]:
-    """Register a kind of step."""
+    """Register a kind of step, which is drawn with this weight."""
 
     def register(maker: Maker) -> Maker:
         STEPS.append(maker)
@@ -46,12 +51,12 @@ def step(weight: float = 1.0) -> Callable[[Maker], Maker]:
 
 
 def lines(table: str) -> None:
-    """Register the kinds of steps of a table. What is indented goes on with the line above it."""
+    """Register the kinds of steps of a table. An indented line continues the line above it."""
     parts: dict[str, str] = {}
-    whole = re.sub(r"\n +", " ", re.sub(r"\n +\|", "|", table))
-    for line in re.findall(r"^[^#\n].*", whole, re.MULTILINE):
+    joined = re.sub(r"\n +", " ", re.sub(r"\n +\|", "|", table))
+    for line in re.findall(r"^[^#\n].*", joined, re.MULTILINE):
         first, name, text = line.split(" ", 2)
-        text = re.sub(r"\{([A-Z_]+)\}", lambda found: parts[found[1]], text)
+        text = re.sub(r"\{([A-Z_]+)\}", lambda match: parts[match[1]], text)
         if name == "=":
             parts[first] = text
             continue
@@ -64,11 +69,11 @@ def lines(table: str) -> None:
 
 
 def filled(d: Draw, text: str) -> str:
-    """A line without gaps."""
+    """Return a line with its gaps filled."""
     known: dict[str, str] = {}
 
-    def value(found: re.Match[str]) -> str:
-        name, kinds, low, more, fixed, full = found.groups()
+    def value(match: re.Match[str]) -> str:
+        name, kinds, low, more, fixed, full = match.groups()
         least = int(low or 0)
         most = least if low and not more else int(more[1:] or 9)
         kinds = "fiub" if kinds == "*" else kinds
@@ -81,27 +86,27 @@ def filled(d: Draw, text: str) -> str:
 
 
 def expanded(d: Draw, text: str, known: dict[str, str]) -> str:
-    """The text with what is drawn for its gaps, from the left."""
+    """Return the text with its gaps filled, from the left."""
     while "{" in text:
         before, _, rest = text.partition("{")
         name, options, after = gap(rest)
-        written = expanded(d, d.rng.choice(options), known)
+        filling = expanded(d, d.rng.choice(options), known)
         if len(options) == 1:
-            written = known[written] if written in known else drawn(d, written, known)
+            filling = known[filling] if filling in known else drawn(d, filling, known)
         if name:
-            known[name] = written
-        text = f"{before}{written}{after}"
+            known[name] = filling
+        text = f"{before}{filling}{after}"
     return text
 
 
 def gap(text: str) -> tuple[str, list[str], str]:
-    """What a gap is called, what may stand there, and the text after it."""
+    """Return the name of a gap, its options, and the text after it."""
     name = text[0] if text[1:2] == "=" and text[0].isalpha() else ""
     depth, options = 0, [""]
-    for place, letter in enumerate(text):
+    for position, letter in enumerate(text):
         if letter == "}" and not depth:
             options[0] = options[0].removeprefix(f"{name}=") if name else options[0]
-            return name, options, text[place + 1 :]
+            return name, options, text[position + 1 :]
         depth += (letter == "{") - (letter == "}")
         if letter == "|" and not depth:
             options.append("")
@@ -111,56 +116,59 @@ def gap(text: str) -> tuple[str, list[str], str]:
 
 
 def drawn(d: Draw, part: str, known: Mapping[str, str]) -> str:
-    """What stands in a gap of one option."""
+    """Return the text for a gap with one option."""
     if re.fullmatch(r"-?\d+\.\.\d+", part):
         return str(d.integer(*map(int, part.split(".."))))
-    what, *about = part.split()
-    if what in OF_A_VALUE:
-        return str(OF_A_VALUE[what](d, *(known.get(name, name) for name in about)))
+    function, *names = part.split()
+    if function in OF_A_VALUE:
+        return str(OF_A_VALUE[function](d, *(known.get(name, name) for name in names)))
     plain = {"number": d.number, "dtype": d.dtype, "size": d.size}
     return str(plain.get(part, lambda: part)())
 
 
 def over(d: Draw, x: str) -> object:
+    """Return the axes of a reduction: None for all, one axis or several."""
     if d.chance(0.15):
         return None
     return d.axis(x) if d.chance(0.6) else d.axes(x)
 
 
 def near(d: Draw, x: str) -> int:
+    """Return an axis, mostly the last one."""
     return -1 if d.chance(0.6) else d.axis(x)
 
 
 def dims(d: Draw, x: str, *written: str) -> Shape:
+    """Return the dimensions that a gap of the form `{shaped x …}` lists."""
     shape = d.pool[x].shape
-    found: list[int | str] = []
-    for each in written:
-        if each.startswith("*"):
-            found += shape[: -int(each[1:])]
+    dimensions: list[int | str] = []
+    for item in written:
+        if item.startswith("*"):
+            dimensions += shape[: -int(item[1:])]
         else:
-            found.append(shape[int(each)] if int(each) < 0 else int(each))
-    return tuple(found)
+            dimensions.append(shape[int(item)] if int(item) < 0 else int(item))
+    return tuple(dimensions)
 
 
-def each(of_size: Callable[[Draw, Any], object]) -> Callable[[Draw, str], str]:
-    """A tuple with something for each axis."""
+def tuple_of(of_size: Callable[[Draw, Any], object]) -> Callable[[Draw, str], str]:
+    """Return a function that writes a tuple with an item for each axis of a value."""
     return lambda d, x: f"({''.join(f'{of_size(d, n)}, ' for n in d.pool[x].shape)})"
 
 
 def last(d: Draw) -> str:
-    """One of the values that a function made last."""
-    made = [n for n in d.pool if n.startswith("v")]
-    if not made:
+    """Return one of the last two results of a function's steps."""
+    results = [n for n in d.pool if n.startswith("v")]
+    if not results:
         raise Unfit
-    return d.rng.choice(made[-2:])
+    return d.rng.choice(results[-2:])
 
 
 def loss(d: Draw) -> str:
-    """A scalar of the floats that were made."""
-    made = [n for n, s in d.pool.items() if n.startswith("v") and s.kind == "f"]
-    if not made:
+    """Return a scalar expression of one of the last floats among a function's results."""
+    floats = [n for n, s in d.pool.items() if n.startswith("v") and s.kind == "f"]
+    if not floats:
         raise Unfit
-    value = d.rng.choice(made[-2:])
+    value = d.rng.choice(floats[-2:])
     return f"jnp.sum({value}" + d.choice(")", " ** 2)", " * 0.3)", ").astype('float32')")
 
 

@@ -1,24 +1,24 @@
-"""Layout: reshape, transpose, split, concatenate, pad, repeat."""
+"""Steps that change shapes: reshape, transpose, split, concatenate, pad, repeat."""
 
 import math
 
 from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.steps.registry import OF_A_VALUE, each, lines, step
+from tests.fuzz.steps.registry import OF_A_VALUE, lines, step, tuple_of
 
 OF_A_VALUE |= {
     "order": lambda d, x: tuple(d.rng.sample(range(d.pool[x].rank), d.pool[x].rank)),
-    "widths": each(lambda d, n: (d.integer(0, 2), d.integer(0, 2))),
-    "config": each(lambda d, n: (d.integer(-1, 2), d.integer(-1, 2), d.choice(0, 0, 0, 1, 2))),
+    "widths": tuple_of(lambda d, n: (d.integer(0, 2), d.integer(0, 2))),
+    "config": tuple_of(lambda d, n: (d.integer(-1, 2), d.integer(-1, 2), d.choice(0, 0, 0, 1, 2))),
     "front": lambda d, x: "".join(
         f"{x}.shape[{i}], " for i in range(d.integer(0, d.pool[x].rank - 1))
     ),
 }
 lines("""
-# Sizes that are left to JAX, symbolic ones among them.
+# JAX computes the last size, which may be symbolic.
 1.5 reshape_rest {x:*1+}.reshape({front x}-1)
 5 transpose jnp.transpose({x:*2+}, {order x})
 1.5 pad jnp.pad({x:*1+}, {widths x}, mode='{constant|constant|edge|reflect|symmetric|wrap}')
-# Negative and interior padding too.
+# Padding may be negative or between elements.
 1 lax_pad lax.pad({x:*1+}, jnp.asarray({0|1|2}, {x}.dtype), {config x})
 1.5 stack jnp.stack([{x:*0-4}{|, {like x}|, {like x}, {like x}}], axis={-1|0|{axis x}})
 0.4 unstack jnp.unstack({x:*1+!&}, axis={axis x})
@@ -41,15 +41,15 @@ lines("""
 
 
 def factors(d: Draw, size: int) -> list[int]:
-    """Sizes with this product."""
+    """Draw sizes with this product."""
     if size == 0:
         return [d.integer(0, 3), 0][:: d.choice(1, -1)]
-    found: list[int] = []
-    while size > 1 and len(found) < 3:
+    parts: list[int] = []
+    while size > 1 and len(parts) < 3:
         part = d.rng.choice([n for n in range(1, size + 1) if size % n == 0])
-        found.append(part)
+        parts.append(part)
         size //= part
-    return [*found, size] if size > 1 or not found else found
+    return [*parts, size] if size > 1 or not parts else parts
 
 
 @step(5)
@@ -57,7 +57,7 @@ def reshape(d: Draw) -> str:
     x = d.any(static=True)
     shape = d.shape(x)
     parts: list[int] = []
-    for size in shape:  # splits some axes, merges neighbours
+    for size in shape:  # split some axes, and merge some neighbours
         first, *rest = factors(d, size) if d.chance(0.5) else [size]
         merged = parts.pop() if parts and d.chance(0.35) else 1
         parts += [first * merged, *rest]
@@ -86,11 +86,11 @@ def broadcast(d: Draw) -> str:
 @step(0.5)
 def broadcast_in_dim(d: Draw) -> str:
     x = d.any(rank=(0, 3), static=True)
-    places, out = (), ()
+    dimensions, out = (), ()
     for n in d.shape(x):
         out = (*out, *d.sizes(0, 1), n)
-        places = (*places, len(out) - 1)
-    return f"lax.broadcast_in_dim({x}, {out}, {places})"
+        dimensions = (*dimensions, len(out) - 1)
+    return f"lax.broadcast_in_dim({x}, {out}, {dimensions})"
 
 
 @step(2)
@@ -99,15 +99,15 @@ def concatenate(d: Draw) -> str:
     spec = d.pool[x]
     axis = d.axis(x, negative=False)
     before, after = spec.shape[:axis], spec.shape[axis + 1 :]
-    wanted = (spec.dtype, spec.rank, before, after)
-    others = [
+    required = (spec.dtype, spec.rank, before, after)
+    candidates = [
         n
         for n, s in d.pool.items()
-        if (s.dtype, s.rank, s.shape[:axis], s.shape[axis + 1 :]) == wanted
+        if (s.dtype, s.rank, s.shape[:axis], s.shape[axis + 1 :]) == required
     ]
     if d.chance(0.3):
-        others.append(d.of((*before, d.size(), *after), spec.dtype))
-    chosen = [d.rng.choice(others) for _ in range(d.integer(1, 3))] + [x]
+        candidates.append(d.of((*before, d.size(), *after), spec.dtype))
+    chosen = [d.rng.choice(candidates) for _ in range(d.integer(1, 3))] + [x]
     d.rng.shuffle(chosen)
     return f"jnp.concatenate([{', '.join(chosen)}], axis={axis})"
 
@@ -128,14 +128,14 @@ def split(d: Draw) -> str:
 
 @step(0.5)
 def space_to_depth(d: Draw) -> str:
-    """As vision networks unroll their patches."""
+    """Unroll patches of two by two as vision networks do."""
     x = d.any(rank=(2, 3), static=True)
     rows, columns, *rest = d.shape(x)
     if rows % 2 or columns % 2 or not rows * columns:
         raise Unfit
-    kept = "".join(f", {n}" for n in rest)
+    other_sizes = "".join(f", {n}" for n in rest)
     last = ", 4" if rest else ""
     return (
-        f"{x}.reshape({rows // 2}, 2, {columns // 2}, 2{kept})"
+        f"{x}.reshape({rows // 2}, 2, {columns // 2}, 2{other_sizes})"
         f".transpose(0, 2, 1, 3{last}).reshape({rows // 2}, {columns // 2}, -1)"
     )

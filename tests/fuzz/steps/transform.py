@@ -1,4 +1,4 @@
-"""JAX's transformations of functions."""
+"""Steps with JAX's transformations of functions."""
 
 from tests.fuzz.draw import Draw
 from tests.fuzz.program import Spec
@@ -6,6 +6,7 @@ from tests.fuzz.steps.registry import OF_A_VALUE, last, lines, step
 
 
 def without(spec: Spec, axis: int) -> Spec:
+    """Return a type without one of its axes."""
     return Spec(spec.shape[:axis] + spec.shape[axis + 1 :], spec.dtype)
 
 
@@ -25,18 +26,18 @@ lines("""
 
 @step(3)
 def vmap(d: Draw) -> str:
-    """One or two operands, over any axes."""
+    """Map a function over any axes of one or two operands."""
     x = d.any(rank=(1, 4))
     axis = d.axis(x, negative=False)
     size = d.pool[x].shape[axis]
     names, axes, specs = [x], [str(axis)], [without(d.pool[x], axis)]
     if d.chance(0.5):
         fits = [(n, i) for n, s in d.pool.items() for i, k in enumerate(s.shape) if k == size]
-        y, place = d.rng.choice(fits)
-        whole = d.chance(0.4)
+        y, axis_of_y = d.rng.choice(fits)
+        is_unmapped = d.chance(0.4)
         names.append(y)
-        axes.append("None" if whole else str(place))
-        specs.append(d.pool[y] if whole else without(d.pool[y], place))
+        axes.append("None" if is_unmapped else str(axis_of_y))
+        specs.append(d.pool[y] if is_unmapped else without(d.pool[y], axis_of_y))
     fn = d.function(specs, last)
     out = d.choice("0", "0", "1", "-1")
     return f"jax.vmap({fn}, in_axes=({', '.join(axes)},), out_axes={out})({', '.join(names)})"

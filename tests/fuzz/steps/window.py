@@ -1,7 +1,7 @@
-"""Convolutions, pooling, resizing."""
+"""Steps with convolutions, pooling and resizing."""
 
 from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.steps.registry import OF_A_VALUE, each, lines, step
+from tests.fuzz.steps.registry import OF_A_VALUE, lines, step, tuple_of
 
 
 def _padding(d: Draw, count: int) -> str:
@@ -12,7 +12,7 @@ def _padding(d: Draw, count: int) -> str:
 
 @step(2)
 def convolution(d: Draw) -> str:
-    """Any order of axes, strides, dilations, groups."""
+    """Convolve in any order of axes, with strides, dilations and groups."""
     x = d.any("f", (3, 4))
     rank = d.pool[x].rank
     letters = "NC" + "HW"[: rank - 2]
@@ -28,21 +28,23 @@ def convolution(d: Draw) -> str:
     kernel = d.of(tuple(sizes[c] for c in rhs), d.pool[x].dtype)
     count = rank - 2
     strides = tuple(d.choice(1, 1, 2) for _ in range(count))
-    more = f", feature_group_count={groups}" if groups > 1 else ""
+    options = f", feature_group_count={groups}" if groups > 1 else ""
     for option, chance in (("rhs_dilation", 0.3), ("lhs_dilation", 0.2)):
         if d.chance(chance):
-            more += f", {option}={tuple(d.choice(1, 2) for _ in range(count))}"
-    padding = _padding(d, count) if "lhs" not in more else str([(1, 1)] * count)
-    many = isinstance(batch, int) and batch > 1 and sizes["O"] % batch == 0
-    if d.chance(0.1) and groups == 1 and many:
-        more += f", batch_group_count={batch}"
+            options += f", {option}={tuple(d.choice(1, 2) for _ in range(count))}"
+    padding = _padding(d, count) if "lhs" not in options else str([(1, 1)] * count)
+    can_group_batch = isinstance(batch, int) and batch > 1 and sizes["O"] % batch == 0
+    if d.chance(0.1) and groups == 1 and can_group_batch:
+        options += f", batch_group_count={batch}"
     return (
         f"lax.conv_general_dilated({x}, {kernel}, {strides}, {padding}, "
-        f"dimension_numbers={(lhs, rhs, out)}{more})"
+        f"dimension_numbers={(lhs, rhs, out)}{options})"
     )
 
 
 def _window(d: Draw, x: str) -> tuple[str, str, str]:
+    """Return the window, the strides and the padding of a reduction over windows of at most two
+    axes."""
     rank = d.pool[x].rank
     chosen = set(d.axes(x)[:2])
     size = tuple(d.integer(1, 3) if i in chosen else 1 for i in range(rank))
@@ -55,12 +57,12 @@ def _window(d: Draw, x: str) -> tuple[str, str, str]:
 
 OF_A_VALUE |= {
     "window": lambda d, x: ", ".join(_window(d, x)),
-    "stretched": each(lambda d, n: d.integer(1, 7) if d.chance(0.6) else n),
+    "stretched": tuple_of(lambda d, n: d.integer(1, 7) if d.chance(0.6) else n),
     "size_and_strides": lambda d, x: ", ".join(_window(d, x)[:2]),
     "ones": lambda d, x: f"jnp.ones({(1, *d.shape(x)[1:])}, {x}.dtype)",
 }
 lines("""
-# As Flax writes it.
+# Flax divides the sum by the count of elements.
 0.7 average_pool {x:f3-4!} {w=size_and_strides x} {o=jnp.ones_like({x})|{ones x}} =>
     lax.reduce_window({x}, 0.0, lax.add, {w}, 'SAME') /
     lax.reduce_window({o}, 0.0, lax.add, {w}, 'SAME')
@@ -90,15 +92,15 @@ def reduce_window(d: Draw) -> str:
     elif d.chance(0.1):
         start = "1"
     size, strides, padding = _window(d, x)
-    more = ""
+    options = ""
     for option, chance in (("window_dilation", 0.25), ("base_dilation", 0.1)):
         if d.chance(chance):
-            more += f", {option}={tuple(d.choice(1, 2) for _ in range(d.pool[x].rank))}"
+            options += f", {option}={tuple(d.choice(1, 2) for _ in range(d.pool[x].rank))}"
     start = f"jnp.asarray({start}, {x}.dtype)" if d.chance(0.5) or kind != "f" else start
-    return f"lax.reduce_window({x}, {start}, lax.{name}, {size}, {strides}, {padding}{more})"
+    return f"lax.reduce_window({x}, {start}, lax.{name}, {size}, {strides}, {padding}{options})"
 
 
 @step(0.3)
 def patches(d: Draw) -> str:
-    x = d.fresh(d.sizes(4, 4), "float32")  # hardly any program comes to four axes by itself
+    x = d.fresh(d.sizes(4, 4), "float32")  # programs rarely have a value of four axes
     return f"lax.conv_general_dilated_patches({x}, (2, 2), (1, 1), {_padding(d, 2)})"
