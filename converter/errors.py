@@ -1,5 +1,5 @@
-"""The errors of the converter. Every message says what was wrong, what was received, and what to
-do."""
+"""The errors of the converter. Every message explains what was wrong, what was received, and what
+to do."""
 
 
 class ConverterError(Exception):
@@ -33,8 +33,8 @@ class CheckError(ConverterError, ValueError):
 class SaveError(ConverterError, OSError):
     """Error for a file that cannot be written.
 
-    ``errno`` and ``strerror`` are those of the operating system's error. The text of the error is
-    its first argument.
+    ``errno`` and ``strerror`` are copied from the error of the operating system. The text of the
+    error is its first argument.
     """
 
     def __str__(self) -> str:

@@ -43,13 +43,14 @@ def named_params(eqn: Any) -> Mapping[str, Any]:
     """Return the parameters of an equation of a jaxpr as the newest JAX would name them.
 
     Before jax 0.8 ``top_k`` has no parameter ``axis``; the last axis is added. The precision
-    ``F16_F16_F32`` is replaced by None, because XLA's compiler for CPUs refuses that name, and
-    computes the same without it.
+    ``F16_F16_F32`` is replaced by None, because XLA's compiler for CPUs does not accept that
+    name. Without the name it computes the same result.
     """
     if eqn.primitive.name == "top_k":  # before jax 0.8 it has no axis and uses the last one
         return {"axis": len(eqn.invars[0].aval.shape) - 1, **eqn.params}
     if eqn.params.get("precision") is lax.DotAlgorithmPreset.F16_F16_F32:
-        # XLA's compiler for CPUs refuses this name, and computes the same without it.
+        # XLA's compiler for CPUs does not accept this algorithm by name. Without the name it
+        # computes the same result.
         return {**eqn.params, "precision": None}
     return eqn.params
 
@@ -67,10 +68,11 @@ def top_k(x: Any, k: int, axis: int) -> tuple[Any, Any]:
 
 
 def bind_params(primitive: Any, params: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Return what ``primitive.bind`` needs for the parameters of an equation of a jaxpr.
+    """Return the arguments of ``primitive.bind`` for the parameters of an equation of a jaxpr.
 
-    The first result are functions to pass before the operands, the second one the keyword
-    arguments. Since jax 0.9 no primitive needs functions; the first result is then empty.
+    The first result contains the functions that are passed before the operands. The second result
+    contains the keyword arguments. Since jax 0.9 no primitive has such functions, so that the first
+    result is empty.
     """
     bound = primitive.get_bind_params(dict(params))
     return bound if isinstance(bound, tuple) else ((), bound)

@@ -17,12 +17,12 @@ def bisect(request: BisectionRequest) -> Change | None:
     rounding error.
 
     The graph is evaluated in JAX after tracing and after each pass. At the end the file is run in
-    ONNX Runtime, at every optimization level. An open element (``Verdict``) counts as changed.
+    ONNX Runtime, at every optimization level. An open element (``Verdict``) is treated as changed.
 
     Arguments:
         fn: as in ``to_onnx``, like all arguments that are not listed here.
-        inputs: arrays as the function takes them, or pytrees of them: one for each positional
-            input, then the inputs by name.
+        inputs: the arrays or pytrees of arrays with which the function is called: first one for
+            each positional input, then the inputs that are passed by name.
         specs: as in ``to_onnx``, for named dimensions. By default they are the shapes of the
             inputs.
 

@@ -65,18 +65,19 @@ def to_onnx(request: FileRequest) -> Export:
             (``"4d"``) or [batch, positions, heads * width] (``"3d"``). By default it is the faster
             one for the target; for ONNX Runtime this depends on the operations that compute the
             operands.
-        strict: true to give JAX's results for every input, including NaN and infinities, where the
-            ONNX operator gives others. This is slower. ``Report.deviations`` lists the operators
-            that it would change; ``docs/exactness.md`` describes all of them.
+        strict: true to return JAX's results for every input, including NaN and infinities, even if
+            the results of the ONNX operator are different. This is slower. ``Report.deviations``
+            lists the operators that it would change; ``docs/exactness.md`` describes all of them.
         fold: true to fold scales and shifts by parameters, such as a batch norm at inference or
             LayerScale, into the weights of the convolution or matrix product before them.
         fuse: false to fuse nothing, or a list of the structures to fuse: ``["attention",
             "layer_norm"]``. The error for an unknown name lists all of them. ``Report.newer``
-            counts the structures that a newer opset would fuse.
+            contains the number of structures that would be fused at a newer opset.
         target: the runtime that the file is written for, one of ``converter.TARGETS``. Operators
-            that it lacks or computes wrongly are avoided; see ``docs/how-to/conversion.md``.
-            ``"portable"`` uses what all targets run. ``"standard"`` follows the ONNX standard only,
-            for runtimes that implement all of it.
+            that it does not support or computes wrongly are avoided; see
+            ``docs/how-to/conversion.md``. With ``"portable"``, the file can run on all targets.
+            With ``"standard"``, the file only follows the ONNX standard; it is for runtimes that
+            implement the whole standard.
         input_names: names of the inputs in place of those found in ``fn``. A name that is already
             used gets a number (``x_1``).
         output_names: names of the outputs.
@@ -84,8 +85,8 @@ def to_onnx(request: FileRequest) -> Export:
             function and [batch, channels, space…] in the file.
         verify: true to compare the file with JAX before it is written, as ``check`` does, on drawn
             inputs; or the inputs to use. ``Export.verdict`` has the errors.
-        accept_open: names of outputs for which ``verify`` accepts open elements: elements that may
-            differ by rounding, although nothing decides that they do.
+        accept_open: names of outputs for which ``verify`` accepts open elements. The difference of
+            an open element may be a rounding error, but there is no evidence that it is.
         metadata: metadata of the file: a dictionary of strings, or a ``Metadata`` with names,
             versions and a description.
         source_lines: true to write the source line of each node into its ``doc_string``:
@@ -129,10 +130,11 @@ def to_onnx(request: FileRequest) -> Export:
 def _freeze_existing_objects() -> Iterator[None]:
     """Exclude the objects that exist now from garbage collection while the context is active.
 
-    Searching all objects that JAX holds takes longer than most of the passes together. The context
-    does nothing if the caller has frozen objects already.
+    Garbage collection would search all objects that belong to JAX, which takes longer than most of
+    the passes together. The context does nothing if the caller has already frozen objects.
     """
-    if gc.get_freeze_count():  # unfreezing would also release objects that the caller has frozen
+    if gc.get_freeze_count():
+        # Unfreezing would also unfreeze the objects that the caller has frozen.
         yield
         return
     gc.freeze()
@@ -186,10 +188,10 @@ def build_export(
     every parameter has a value, the values are bound to the model's initializers.
 
     Arguments:
-        settings: target, opset and options; the passes have recorded deviations, near misses and
-            newer fusions in it, which the report repeats.
-        retrace: returns the graph of the function before any pass. Checks of the export evaluate
-            it.
+        settings: target, opset and options. The passes have also recorded deviations, near misses
+            and newer fusions in it, which are copied to the report.
+        retrace: a function that returns the graph before any pass. It is evaluated when the export
+            is checked.
         metadata: metadata of the file; None for the default.
         source_lines: true to write the source line of each node into its ``doc_string``.
     """
@@ -223,7 +225,7 @@ def clean_up_model(model: ir.Model, target: Target) -> ir.Model:
     rest.
 
     The model is changed in place and returned; its outputs keep their types and shapes. Identity
-    nodes stay: the lowering emits one only where an output needs a separate name.
+    nodes are kept, because the lowering emits them only if an output needs a separate name.
     """
     target.remove_quirks(model)
     output_types = [(graph, [(v.type, v.shape) for v in graph.outputs]) for graph in model.graphs()]
@@ -232,7 +234,8 @@ def clean_up_model(model: ir.Model, target: Target) -> ir.Model:
         common.RemoveUnusedNodesPass(),
     )
     Sequential(merge_nodes, drop_nodes, common.TopologicalSortPass())(model)
-    # An output may now be the result of another node, which had no type as an intermediate value.
+    # An output may now be the result of another node, whose type was not set because it was an
+    # intermediate value.
     for graph, types in output_types:
         for value, (kind, shape) in zip(graph.outputs, types, strict=True):
             value.type, value.shape = kind, shape

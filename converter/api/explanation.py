@@ -13,7 +13,7 @@ from converter.pipeline import passes
 class Obstacle:
     """A reason why a function cannot be converted.
 
-    ``reason`` includes advice. ``lines`` are the user's source lines where it occurs.
+    ``reason`` includes advice. ``lines`` are the lines of the user's source in which it occurs.
     """
 
     reason: str
@@ -50,9 +50,9 @@ class Explanation:
 def explain(request: GraphRequest) -> Explanation:
     """Return the obstacles that ``to_onnx`` would meet, without writing a model.
 
-    All arguments are those of ``to_onnx``. An obstacle while tracing or in a pass ends the search;
-    it is then the only one, and ``Explanation.is_complete`` is False. Otherwise all operations
-    without a rule are listed.
+    All arguments have the same meaning as in ``to_onnx``. An obstacle while tracing or in a pass
+    ends the search; it is then the only one, and ``Explanation.is_complete`` is False. Otherwise
+    all operations without a rule are listed.
     """
     refused: list[UnsupportedError] = []
     try:

@@ -1,4 +1,4 @@
-"""Registration of users' rules, expansions and recognisers."""
+"""Functions that register users' rules, expansions and recognisers."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -37,8 +37,8 @@ def rule(
     Arguments:
         operations: primitives, names of primitives, or names of fused structures. If a program has
             its own primitive of a name, the rule applies to that one only.
-        since: the first opset that has the operators of the rule. Among several rules the newest
-            applicable one is used.
+        since: the first opset that has the operators of the rule. If several rules can be applied,
+            the one with the highest ``since`` is used.
         ignores: parameters that the rule ignores on purpose. A node with any other parameter is
             refused.
     """

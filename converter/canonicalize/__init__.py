@@ -1,5 +1,6 @@
-"""Rewrite equivalent operations in one form; fold constants, merge common subexpressions, drop dead
-code.
+"""Rewrite equivalent operations in one form.
+
+Canonicalization also folds constants, merges common subexpressions and removes dead code.
 
 In canonical form every change of shape is a ``reshape``, every split and constant index is a slice,
 and every contraction is an ``einsum`` (labelled axes, without transposes around it).
@@ -20,7 +21,8 @@ from converter.ir.rewrite import Rule, drop_dead, sweep
 
 logger = logging.getLogger(__name__)
 
-MAX_ROUNDS = 8  # every round only shrinks the graph; real networks need three
+# The limit is rarely reached: real networks need three rounds. Each round makes the graph smaller.
+MAX_ROUNDS = 8
 
 FORWARDING_OPS = tuple(op for op in ops.defined_ops() if op.forwards)
 _REWRITTEN_OPS = (ops.squeeze, ops.stack, ops.unstack, ops.dot_general, ops.scatter_sub)
@@ -31,15 +33,17 @@ ELIMINATED_OPS = frozenset({*_REWRITTEN_OPS, *FORWARDING_OPS})
 def canonicalize(graph: Graph) -> None:
     """Bring a graph into canonical form, in place.
 
-    The rules are applied, constants folded, equal nodes merged and dead nodes dropped, until
-    nothing changes or `MAX_ROUNDS` is reached.
+    Each round applies the rules, folds constants, merges equal nodes and removes dead nodes. The
+    rounds end when nothing changes, or after `MAX_ROUNDS` rounds.
     """
     fill_empty(graph)
     drop_dead(graph)
     for round_index in range(MAX_ROUNDS):
         changed = sweep(graph, RULES)
         if round_index and not changed:
-            break  # only a change by a rule can allow further folding and merging
+            # No rule has changed the graph since the last round, so there is nothing more to
+            # fold or merge.
+            break
         drop_dead(graph)
         folded, merged = fold_constants(graph), merge_equals(graph)
         if not (changed or folded or merged):
@@ -58,22 +62,23 @@ RULES: dict[Op, Rule] = {
 
 # ------------------------------------------------------------------------------ constant folding
 
-# An intermediate value may exceed all of its sources by this many bytes: a mask of 1 MiB is
-# computed from numbers that take more.
+# The number of bytes by which an intermediate value may be larger than all of its sources together.
+# For example, the intermediate values of a mask of 1 MiB are larger than the mask.
 EXTRA_BYTES = 16 * MAX_GROWTH_BYTES
 
 
 def fold_constants(graph: Graph) -> bool:
     """Replace values that depend only on constants by their numbers, in place.
 
-    A value is replaced if it is an output, or an operand of a node that depends on other values
-    too, and if its numbers take at most `MAX_GROWTH_BYTES` bytes. Broadcasts stay in the graph.
-    Return True if any value was replaced.
+    A value is replaced if its numbers take at most `MAX_GROWTH_BYTES` bytes, and if it is an output
+    or an operand of a node that also depends on other values. Broadcasts stay in the graph. Return
+    True if any value was replaced.
     """
     constants = find_computable(graph, ("const",))
     needed: dict[int, Value] = {}
     for value in values_read_outside(graph, constants) if constants else ():
-        source = source_behind(value, (ops.broadcast_in_dim,))  # broadcasts stay in the graph
+        # Broadcasts are not folded; they stay in the graph.
+        source = source_behind(value, (ops.broadcast_in_dim,))
         if id(source) in constants and size_in_bytes(source) <= MAX_GROWTH_BYTES:
             needed[id(source)] = source
     if not needed:
@@ -95,7 +100,8 @@ def find_computable(graph: Graph, kinds: Container[str]) -> set[int]:
         kinds: kinds of values (``Value.kind``), such as "const" or "param".
     """
     computable_ids: set[int] = set()
-    leaves: dict[int, dict[int, float]] = {}  # id(value) -> the sizes of what it is made from
+    # The sizes in bytes of the sources of each value, by the value's id.
+    leaves: dict[int, dict[int, float]] = {}
     for node in graph.walk():
         if not all(v.kind in kinds or id(v) in computable_ids for v in node.inputs):
             continue

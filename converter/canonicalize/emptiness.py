@@ -42,10 +42,10 @@ def is_empty(value: Value) -> bool:
 
 
 def fold_empty_reduction(node: Node, editor: Editor) -> Value | None:
-    """Replace a reduction, product or convolution that reduces no elements by its neutral number.
+    """Replace a reduction, product or convolution over an empty axis by its neutral element.
 
     The result of a sum over an empty axis, for example, is a broadcast zero. Return None if no
-    operand is empty, or if the result is empty too.
+    operand is empty, or if the result is also empty.
     """
     if is_empty(node.out) or not any(map(is_empty, node.inputs)):
         return None

@@ -80,7 +80,7 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
 def _pow(node: Node, editor: Editor) -> Value | None:
     """Return ``x * sqrt(x)`` for ``x ** 1.5`` if x is known not to be negative, otherwise None.
 
-    ONNX's Pow takes as long as twenty products.
+    The operator ``Pow`` of ONNX takes as long as twenty products.
     """
     x, exponent = node.inputs
     if not dims.is_same_shape(x.shape, node.out.shape):
@@ -101,9 +101,9 @@ def _fold_order_comparison(node: Node, editor: Editor) -> Value | None:
     """Replace a comparison of order with a constant number if the known ranges of both sides decide
     it.
 
-    Named dimensions, for example, are known to be positive. Programs compare means with zero before
-    a division. A comparison that holds is not replaced if an operand may be NaN. Return None if the
-    ranges do not decide it.
+    For example, named dimensions are known to be positive. Some programs compare a mean with zero
+    before a division. A comparison that is true is not replaced if an operand may be NaN. Return
+    None if the ranges do not decide it.
     """
     if not any(scalar(v) is not None for v in node.inputs):
         return None

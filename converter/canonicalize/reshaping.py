@@ -1,6 +1,9 @@
-"""Merge reshapes, transposes, broadcasts and conversions, and rewrite changes of shape as reshapes.
+"""Merge consecutive reshapes, transposes, broadcasts and conversions.
 
-``dot_general`` becomes ``einsum``, a contraction by axis labels, which also absorbs transposes.
+All operations that only change a shape are rewritten as reshapes.
+
+``dot_general`` is rewritten as ``einsum``, a contraction with axis labels. Transposes around a
+contraction are merged into its labels.
 """
 
 from typing import Any
@@ -28,9 +31,9 @@ def _drop_cumulative(node: Node, _: Editor) -> Value | None:
 def _canonicalize_reshape(node: Node, editor: Editor) -> Value | None:
     """Rewrite a reshape or squeeze in canonical form: one ``reshape``, without ``dimensions``.
 
-    A reshape in a given order of axes becomes a transpose and a reshape. One that moves only axes
-    of size one is absorbed by an einsum before it. Reshapes in a row are merged, and one to the
-    same shape is dropped. Return None if the node is in canonical form.
+    A reshape in a given order of axes becomes a transpose and a reshape. If a reshape moves only
+    axes of size one, it is merged into an einsum before it. Reshapes in a row are merged, and one
+    to the same shape is dropped. Return None if the node is in canonical form.
     """
     source, is_reshape = node.inputs[0], node.op is ops.reshape
     if is_reshape and (order := node.params.get("dimensions")) is not None:
@@ -66,8 +69,8 @@ def _move_ones_into_einsum(node: Node, editor: Editor) -> Value | None:
 def _canonicalize_transpose(node: Node, editor: Editor) -> Value | None:
     """Merge a transpose with the einsum, transpose or broadcast before it, or make it a reshape.
 
-    The einsum must have no other use. A transpose becomes a reshape if it moves only axes of size
-    one. It moves before a broadcast if the axes of the broadcast's operand keep their order.
+    The einsum must have no other use. A transpose is replaced by a reshape if it moves only axes of
+    size one. It moves before a broadcast if the axes of the broadcast's operand keep their order.
     Otherwise return None.
     """
     source, order, shape = node.inputs[0], tuple(node.params["permutation"]), node.out.shape
@@ -86,7 +89,7 @@ def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
     """Merge a broadcast with the broadcast before it, or drop a reshape before it that adds axes of
     one.
 
-    A broadcast that only adds axes of size one becomes a reshape. Otherwise return None.
+    A broadcast is replaced by a reshape if it only adds axes of size one. Otherwise return None.
     """
     source, shape = node.inputs[0], node.out.shape
     axes = list(node.params["broadcast_dimensions"])
@@ -140,7 +143,7 @@ def _einsum(node: Node, editor: Editor) -> Value | None:
     """Absorb transposes of an einsum's operands into their labels, and drop axes that broadcasts
     add.
 
-    An added axis is dropped if the other operand and the result have it too. Return None if no
+    An added axis is removed if the other operand and the result also have it. Return None if no
     operand changes.
     """
     labels = [node.params["lhs"], node.params["rhs"]]

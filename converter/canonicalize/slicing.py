@@ -22,12 +22,14 @@ from converter.ir.scalars import scalar
 def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
     """Drop a slice of the whole operand, or merge it with the slice or concatenation before it.
 
-    A slice of a concatenation becomes a slice of one operand if that has all elements. A slice
-    without strides gets strides of 1. Return None if nothing changes.
+    A slice of a concatenation is replaced by a slice of one of its operands if this operand
+    contains all elements. If a slice has no strides, strides of 1 are added. Return None if nothing
+    changes.
     """
     source, params = node.inputs[0], node.params
     if dims.is_same_shape(source.shape, node.out.shape):
-        return source  # a slice of the same shape is the whole operand
+        # A slice that has the shape of the operand is the operand itself.
+        return source
     can_merge = source.node is not None and source.node.op in (ops.slice, ops.concatenate)
     if can_merge and not has_strides(node):
         view, inner = view_of_operand(view_of(node.out)), source.producer_if(ops.slice)
@@ -159,8 +161,8 @@ class SpreadEntries:
 
 
 def _spread_entries(value: Value) -> SpreadEntries | None:
-    """Return the entries that a pad spreads along one axis, with one zero between neighbours and up
-    to one after the last. Return None for other values."""
+    """Return the operand of a pad that inserts one zero between neighbouring entries of one axis,
+    and at most one zero after the last entry. Return None for other values."""
     pad = value.producer_if(ops.pad)
     if pad is None or scalar(pad.inputs[1]) != 0:
         return None
@@ -173,7 +175,8 @@ def _spread_entries(value: Value) -> SpreadEntries | None:
 
 
 def _interleave(first: SpreadEntries, second: SpreadEntries, node: Node, editor: Editor) -> Value:
-    """Return the entries of two arrays in turn, those of ``first`` at even positions.
+    """Return the entries of two arrays alternately, with the entries of ``first`` at even
+    positions.
 
     Both are concatenated on a new axis, which is merged with theirs. If ``first`` has one entry
     more, ``second`` gets a filler, which is cut off at the end.
@@ -199,7 +202,7 @@ def _gather_to_slice(node: Node, editor: Editor) -> Value | None:
     """Rewrite a gather with constant indices as a slice: ``x[:, 1]``, ``x[..., 4:]``, ``x[...,
     ::2]``.
 
-    jnp emits gathers for these if a size is named. Return None if the indices are not constant, not
+    These are gathers in jnp if a size is named. Return None if the indices are not constant, not
     within bounds, or not at equal distances along one axis.
     """
     x, indices = node.inputs
@@ -242,7 +245,7 @@ def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
     operand along that axis. If one of these sizes is a named dimension, they are not compared, and
     the gather must promise that its indices are within bounds (mode ``promise_in_bounds``).
 
-    ``columns`` has the indices along each indexed axis of the operand, by axis.
+    ``columns`` contains the indices along each indexed axis of the operand, by axis.
     """
     if any(column.min() < 0 for column in columns.values()):
         return False
@@ -259,8 +262,8 @@ def _keeps_axis_position(node: Node, varying_axes: list[int]) -> bool:
     """Return True if the axis that the indices of a gather select has the same position in the
     result.
 
-    ``varying_axes`` has the axis along which the indices differ, or no axis; then return False. A
-    slice for each index has one element along it, and may keep an axis of size one for it.
+    ``varying_axes`` contains the axis along which the indices differ, or no axis; then return
+    False. A slice for each index has one element along it, and may keep an axis of size one for it.
     """
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     if not varying_axes or sizes[varying_axes[0]] != 1:

@@ -177,9 +177,9 @@ def _update_along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> 
 def _find_parts(value: Value, axis: int) -> list[Part] | None:
     """Return the parts of which an array consists along an axis, in order.
 
-    The parts are those that scatters at constant indices wrote, and the remaining elements of the
-    array below them. An array that is not written by scatters is one part. Return None if scatters
-    overlap in a way that cannot be split into parts.
+    The parts are the updates of scatters at constant indices, and the elements of the original
+    array that no scatter overwrites. An array that is not written by scatters is one part. Return
+    None if scatters overlap in a way that cannot be split into parts.
     """
     size = int(value.shape[axis])
     node = value.producer_if(ops.scatter)

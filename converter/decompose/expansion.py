@@ -39,7 +39,7 @@ from converter.ir.rewrite import Editor, drop_dead, sweep
 def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> bool:
     """Replace all nodes that have a decomposition by the operations of its JAX function, in place.
 
-    Nodes without elements are left as they are. Return True if any node was replaced.
+    Nodes whose results have no elements are not changed. Return True if any node was replaced.
 
     Arguments:
         only: returns True for the operations to replace; by default for all.
@@ -86,8 +86,8 @@ class Decomposer(Inliner):
 def _is_expandable(node: Node, user_op_names: Collection[str]) -> bool:
     """Return True if there is a decomposition for the operation of a node.
 
-    For a node on complex numbers there always is one. Nodes on keys have none here; see
-    `expand_key_operations`. ``user_op_names`` are the names of the graph's own primitives of users.
+    There always is one for a node on complex numbers. Nodes on PRNG keys are not included here; see
+    `expand_key_operations`. ``user_op_names`` are the names of users' primitives in the graph.
     """
     if isinstance(node.meaning, PairFunction):
         return node.meaning.kind == COMPLEX
@@ -95,7 +95,7 @@ def _is_expandable(node: Node, user_op_names: Collection[str]) -> bool:
 
 
 def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
-    """Return the closed jaxpr that replaces a node, or None if the node stays.
+    """Return the closed jaxpr that replaces a node, or None if the node is not replaced.
 
     It stays if there is no decomposition, or none for its parameters and operands, or if its
     outputs have no elements. If the decomposition raises `UnsupportedError`, the node gets the
@@ -110,7 +110,8 @@ def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
             return _apply_expansion(
                 decompositions.find_decomposition(node.op, user_op_names), node, node.inputs
             )
-        except UnsupportedError as error:  # reported by the lowering, together with all others
+        except UnsupportedError as error:
+            # The lowering reports this error together with all others.
             node.refusal_reason = error.reason
             return None
 
@@ -165,9 +166,9 @@ KEY_COMPARISONS = {"eq": jnp.all, "ne": jnp.any}
 def expand_key_operations(graph: Graph) -> bool:
     """Replace operations on PRNG keys by operations on the numbers of the keys, in place.
 
-    This is repeated until there are none, since an operation may be replaced by others on keys.
-    Keys of other generators than threefry are only moved and compared. Return True if any node was
-    replaced.
+    This is repeated until there are none, since an operation may be replaced by others on keys. If
+    the generator of a key is not threefry, only operations that move or compare the key are
+    replaced. Return True if any node was replaced.
     """
     changed = False
     while operations := {node.op for node in graph.walk() if _holds_keys(node)}:
@@ -202,7 +203,8 @@ def function_on_numbers(node: Node) -> Callable[..., Any]:
     if primitive.name not in DRAWING_PRIMITIVES:
         return partial(_apply_to_numbers, meaning, node.params)
     expansion = decompositions.find_decomposition(primitive.name)
-    if expansion is None:  # JAX's implementation, vectorized over all elements
+    if expansion is None:
+        # Use JAX's implementation, vectorized over all elements.
         function = partial(primitive.impl, use_vmap=True, **node.params)
         return lambda *xs: function(*meaning.to_jax_arrays(xs))
     return expansion.bind(node.params)

@@ -1,4 +1,5 @@
-"""Apply a caller's computation on scalars, in reductions and scatters, to whole arrays."""
+"""Apply a function of scalars, which the caller passes to a reduction or scatter, to whole
+arrays."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -50,8 +51,8 @@ def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arr
     """Reduce arrays along some axes by a computation on scalars, which has to be associative.
 
     Neighbours are combined until one is left, which is combined with the initial value. An axis
-    with a named size is combined one entry after the other. As in XLA, the initial value is the
-    result if there is nothing to combine, and is left out if there is one entry.
+    with a named size is combined one entry after the other. As in XLA, the result is the initial
+    value if there are no entries, and the initial value is not used if there is a single entry.
 
     Arguments:
         operands: the arrays, followed by as many initial values.

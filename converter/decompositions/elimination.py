@@ -114,7 +114,7 @@ def lu(x: jax.Array) -> Arrays:
         order = _rows_at(order, jnp.reshape(take_index(following, position, 0), order.shape))
         return (matrix - factors * top, order), (position, row, top, factors)
 
-    # An additional row of zeros follows the remaining rows.
+    # The remaining rows are followed by an additional row of zeros.
     longer = matrices.pad_zeros(x, height + 1, width)
     start: Arrays = (longer, jnp.broadcast_to(rows, (*stack, height + 1)))
     (_, remaining), (positions, pivot_rows, tops, factors) = collect(count, step, start)
@@ -184,9 +184,9 @@ def triangular_solve(
     """Return ``X`` with ``op(a) X = b``, or with ``X op(a) = b`` unless ``left_side``.
 
     ``op`` transposes ``a`` with ``transpose_a`` and conjugates it with ``conjugate_a``. With
-    ``lower`` only the lower triangle of ``a`` is read, else the upper one. With ``unit_diagonal``
-    the diagonal counts as ones and is not read; otherwise rows are divided by it first. If the
-    diagonal has a zero, infinities and NaN propagate from row to row as in BLAS.
+    ``lower`` only the lower triangle of ``a`` is read, else the upper one. If ``unit_diagonal`` is
+    true, the diagonal is assumed to be one and is not read; otherwise rows are divided by it first.
+    If the diagonal has a zero, infinities and NaN propagate from row to row as in BLAS.
     """
     if conjugate_a:
         a = jnp.conj(a)

@@ -27,7 +27,7 @@ def grouped_convolution(
 ) -> jax.Array:
     """Return a convolution as a sum of products, one for each position in the window.
 
-    It also holds for a symbolic number of groups. The arguments are those of
+    It also holds for a symbolic number of groups. The arguments have the same meaning as in
     ``lax.conv_general_dilated``.
     """
     numbers, groups = dimension_numbers, feature_group_count
@@ -75,9 +75,9 @@ def ragged_dot_general(
 ) -> jax.Array:
     """Multiply groups of consecutive entries along one axis of ``lhs``, each with another matrix.
 
-    If the ragged axis is not contracted, a group is multiplied by its own part of ``rhs``; entries
-    after the last group give zero. If it is contracted, the result has a new first axis with the
-    sum of each group. If it is a batch axis, groups make no difference.
+    If the ragged axis is not contracted, a group is multiplied by its own part of ``rhs``; the
+    result is zero for entries after the last group. If it is contracted, the result has a new first
+    axis with the sum of each group. If it is a batch axis, groups make no difference.
 
     Arguments:
         group_sizes: the number of entries of each group.

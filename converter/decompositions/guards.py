@@ -1,7 +1,8 @@
 """Define guards, markers, and collectives on one device, for which a file is written.
 
 ``vmap`` replaces its axis names by numbers. The remaining names are those of a ``shard_map`` on one
-device; one on several devices is refused as a whole. The definitions are those of ``jax.lax``.
+device; one on several devices is refused as a whole. The definitions are the same as in
+``jax.lax``.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,8 @@ kernels."""
 @guard("platform_index")
 def platform_index(*, platforms: tuple[tuple[str, ...] | None, ...]) -> jax.Array:
     """Return the index of the first branch of ``lax.platform_dependent`` that is for CPUs or for
-    any platform. ``platforms`` has the names of the platforms of each branch; None means any."""
+    any platform. ``platforms`` contains the names of the platforms of each branch; None means
+    any."""
     fitting = (i for i, names in enumerate(platforms) if names is None or PLATFORM in names)
     return jnp.int32(next(fitting))
 
@@ -56,7 +58,7 @@ DEVICES = ("axis_name", "axis_index_groups", "axis_size")
 
 
 def _collective(reduce: Any, *xs: jax.Array, axes: Sequence[int | str]) -> list[Any]:
-    """Reduce each array over those of its axes that are numbers. Names of device axes have size
+    """Reduce each array over the axes that are given as numbers. Names of device axes have size
     one.
 
     Before jax 0.9 one equation reduces all arrays of a tree.
@@ -85,8 +87,11 @@ guard("pmin", ignores=DEVICES)(partial(_collective, lax.reduce_min))
 @guard("xla_metadata_value", ignores=("xla_metadata_kvs",))
 @guard("stage")
 def unchanged(*xs: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the operands. It stands for primitives that only describe device layouts, forbid
-    transformations, or carry markers for a compiler."""
+    """Return the operands unchanged.
+
+    This replaces primitives that only describe device layouts, prevent transformations, or mark
+    values for a compiler.
+    """
     return xs
 
 
@@ -98,15 +103,19 @@ def axis_index() -> jax.Array:
 
 @guard("ppermute", ignores=("axis_name",))
 def ppermute(*xs: jax.Array, perm: Sequence[tuple[int, int]]) -> tuple[jax.Array, ...]:
-    """Return the operands, which one device sends to itself, or zeros if the permutation ``perm``
-    sends nothing."""
+    """Return the operands, or zeros if the permutation ``perm`` is empty.
+
+    The only device can send its operands only to itself.
+    """
     return xs if perm else tuple(jnp.zeros_like(x) for x in xs)
 
 
 @guard("all_gather", "all_gather_invariant", "all_gather_reduced", ignores=DEVICES)
 def all_gather(*xs: jax.Array, all_gather_dimension: int, tiled: bool) -> tuple[jax.Array, ...]:
-    """Return the operands, with a new axis of size one unless ``tiled``: there is one device to
-    gather from."""
+    """Return the operands, with a new axis of size one unless ``tiled`` is true.
+
+    There is only one device to gather from.
+    """
     return xs if tiled else tuple(jnp.expand_dims(x, all_gather_dimension) for x in xs)
 
 
@@ -119,6 +128,8 @@ def all_to_all(x: jax.Array, *, split_axis: int, concat_axis: int, tiled: bool) 
 
 @guard("reduce_scatter", "unreduced_reduce_scatter", ignores=DEVICES)
 def reduce_scatter(x: jax.Array, *, scatter_dimension: int, tiled: bool) -> jax.Array:
-    """Return the operand, without its axis of size one unless ``tiled``: there is one device to sum
-    over."""
+    """Return the operand, without its axis of size one unless ``tiled`` is true.
+
+    There is only one device to sum over.
+    """
     return x if tiled else jnp.squeeze(x, scatter_dimension)

@@ -2,10 +2,11 @@
 
 Jacobi's method makes an entry outside of the diagonal zero by rotating two rows (Golub and Van
 Loan, section 8.5). Here the tangents of all these angles form an antisymmetric matrix ``W``, and
-all rows are rotated by the rotation closest to ``I - W``. A large ``W`` is shortened. For a small
-``W`` convergence is quadratic. Convergence is not proved but was tested on many matrices. Matrices
-of 32 rows take 10 to 25 steps of about ten matrix products, whereas rotating pairs one after the
-other, like LAPACK, takes 31 rounds in each of about five sweeps.
+all rows are rotated by the rotation closest to ``I - W``. A large ``W`` is scaled down. For a small
+``W`` convergence is quadratic. There is no proof of convergence, but it was tested on many
+matrices. A matrix of 32 rows takes 10 to 25 steps of about ten matrix products each. If pairs of
+rows were rotated one after the other, as in LAPACK, the same matrix would take about five sweeps of
+31 rounds.
 """
 
 import math
@@ -63,11 +64,10 @@ def eigh(
         lambda matrix: unit * jnp.abs(matrix),
         lambda above: jnp.sqrt(2 * jnp.sum(above * above, (-2, -1))) / size,
     )
-    vectors = adjoint(
-        improve_orthonormality(rows)
-    )  # the rounding of all rotations is mostly in the lengths
+    # The rounding errors of the rotations mostly affect the lengths of the vectors.
+    vectors = adjoint(improve_orthonormality(rows))
     vectors = jnp.where(jnp.isfinite(length)[..., None, None], vectors, jnp.nan)
-    # Rayleigh's quotients are free of that rounding.
+    # Rayleigh quotients are not affected by these rounding errors.
     values = jnp.real(jnp.sum(jnp.conj(vectors) * (scaled @ vectors), -2)) / scale[..., 0]
     if sort_eigenvalues:
         order = jnp.argsort(values, axis=-1)
@@ -86,8 +86,8 @@ def svd(
 
     After a QR decomposition, one-sided Jacobi rotations ``V.T`` make the rows of ``R`` orthogonal:
     ``V.T @ R = S @ W.T`` (Hestenes, 1958; Drmac and Veselic, New fast and accurate Jacobi SVD
-    algorithm, SIAM J. Matrix Anal. Appl. 29, 2008). For values of zero, a second QR decomposition
-    gives the directions of ``W``. The signs of the vectors are arbitrary.
+    algorithm, SIAM J. Matrix Anal. Appl. 29, 2008). For values of zero, the directions of ``W`` are
+    computed by a second QR decomposition. The signs of the vectors are arbitrary.
 
     Arguments:
         full_matrices: true to return square matrices of vectors.
@@ -121,8 +121,8 @@ def svd(
 def _directions(rows: jax.Array) -> jax.Array:
     """Return orthogonal rows with length one.
 
-    Rows that are zero or tiny have no accurate direction. If there are such rows, a QR
-    decomposition gives orthonormal ones in their place.
+    Rows that are zero or tiny have no accurate direction. If there are such rows, they are replaced
+    by orthonormal rows from a QR decomposition.
     """
     lengths = jnp.sqrt(jnp.sum(squares(rows), -1, keepdims=True))
     directions = rows / jnp.where(lengths > 0, lengths, 1)
@@ -165,7 +165,7 @@ def _orthogonal_rows(r: jax.Array) -> State:
 
     start = jnp.concatenate([r, _unit_matrices(r, size)], -1)
     both = diagonalize(start, products, excess, lambda above: jnp.max(above, (-2, -1)))
-    # Most of the rounding of all rotations is in the lengths.
+    # The rounding errors of the rotations mostly affect the lengths of the vectors.
     both = both / jnp.sqrt(jnp.sum(squares(both[..., size:]), -1, keepdims=True))
     return both[..., :size], both[..., size:]
 

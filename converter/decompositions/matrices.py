@@ -66,8 +66,8 @@ def collect_rows(
 
 
 def take_index(x: jax.Array, i: Index, axis: int) -> jax.Array:
-    """Return entry ``i`` of an axis, which stays with size one. ``i`` is an integer, or an array
-    with one integer."""
+    """Return entry ``i`` of an axis. The axis is kept, with size one. ``i`` is an integer, or an
+    array with one integer."""
     axis = axis % x.ndim
     if isinstance(i, int):
         return lax.slice_in_dim(x, i, i + 1, axis=axis)
@@ -76,9 +76,10 @@ def take_index(x: jax.Array, i: Index, axis: int) -> jax.Array:
 
 
 def take_per_matrix(x: jax.Array, positions: jax.Array, axis: int) -> jax.Array:
-    """Return the rows (``axis`` -2) or columns (-1) of each matrix in an order of its own.
+    """Return the rows (``axis`` -2) or columns (-1) of each matrix in a separate order for each
+    matrix.
 
-    ``positions`` [..., count] has the order for each matrix of the stack.
+    ``positions`` [..., count] contains the order for each matrix of the stack.
     """
     if x.ndim == 2:
         return take_index(x, positions, axis)
@@ -125,7 +126,7 @@ def safe_scale(x: jax.Array, axis: int | tuple[int, ...]) -> jax.Array:
     """Return a factor for ``x`` with which squares along ``axis`` neither overflow nor underflow.
 
     It is one if the largest magnitude is between 2**-24 and 2**24, or zero. Otherwise it makes the
-    largest magnitude equal to the nearer of these bounds. The axes stay with size one.
+    largest magnitude equal to the nearer of these bounds. The axes are kept, with size one.
     """
     largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
     one = jnp.ones_like(largest)

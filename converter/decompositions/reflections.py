@@ -92,7 +92,8 @@ def _reflect_column(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
         other_squares = other_squares + jnp.imag(top) ** 2
     length = jnp.sqrt(level * level + other_squares)
     end = jnp.where(level < 0, length, -length)
-    # Smaller squares have lost digits. In scaled columns they are below the rounding error.
+    # The squares of smaller numbers underflow and lose precision. In scaled columns such squares
+    # are smaller than the rounding error.
     limits = jnp.finfo(other_squares.dtype)
     is_reflected_already = other_squares <= 8 * limits.tiny / limits.eps
     distance = jnp.where(is_reflected_already, jnp.ones_like(top), top - end)
@@ -126,7 +127,7 @@ def ormqr(
     """Return ``Q @ x`` for the reflections of ``geqrf``, or ``x @ Q`` unless ``left``.
 
     With ``transpose`` the adjoint of ``Q`` is used. All reflections are applied at once: ``Q = I -
-    V T V.T``. The inverse of ``T`` has the inverse factors on the diagonal and products of the
+    V T V.T``. The inverse of ``T`` contains the inverse factors on the diagonal and products of the
     reflections' vectors above it (Golub and Van Loan, section 5.1.7).
 
     Arguments:

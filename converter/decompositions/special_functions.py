@@ -42,8 +42,8 @@ State = tuple[jax.Array, ...]
 def _iterate_while_active(max_steps: int, step: Callable[[State], State], start: State) -> State:
     """Return the state after repeating a step while any element is active and steps remain.
 
-    The first part of the state says which elements are active. The second part counts the steps, up
-    to ``max_steps``.
+    The first part of the state is true for the elements that are active. The second part counts the
+    steps, up to ``max_steps``.
     """
     return lax.while_loop(lambda state: jnp.any(state[0]) & (state[1] < max_steps), step, start)
 
@@ -108,8 +108,10 @@ GAMMA_STEPS = 2000
 @decomposition("igamma")
 @in_float32
 def igamma(a: jax.Array, x: jax.Array) -> jax.Array:
-    """Return the regularized lower incomplete gamma function P(a, x), or NaN where it is undefined,
-    such as for negative operands."""
+    """Return the regularized lower incomplete gamma function P(a, x).
+
+    The result is NaN if the function is undefined, for example for negative operands.
+    """
     uses_fraction = (x >= 1) & (x > a)
     value = jnp.where(
         uses_fraction, 1 - _gamma_fraction(a, x, uses_fraction), _gamma_series(a, x, ~uses_fraction)
@@ -304,7 +306,8 @@ I1_ABOVE = (
     -0.00011058893876262371, -0.009761097491361469, 0.7785762350182801,
 )
 # fmt: on
-FLOAT32_TERMS = (18, 7)  # in float32 only so many of the last coefficients matter
+# The number of coefficients that are needed in float32, counted from the last one.
+FLOAT32_TERMS = (18, 7)
 
 
 @decomposition("bessel_i0e")

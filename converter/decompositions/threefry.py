@@ -20,7 +20,7 @@ Shape: TypeAlias = tuple[Any, ...]
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
-GROUPS_OF_ROUNDS = 5  # of four rounds
+GROUPS_OF_ROUNDS = 5  # each group has four rounds
 
 
 @decomposition("threefry2x32")
@@ -40,8 +40,8 @@ def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> 
 
 
 def _rotate_bits(x: jax.Array, by: int) -> jax.Array:
-    """Rotate the bits of uint32 numbers ``by`` positions to the left. Products and sums are faster
-    than shifts and bitwise operators."""
+    """Rotate the bits of uint32 numbers ``by`` positions to the left. The bits are moved by
+    products and sums, because these are faster than shifts and bitwise operators."""
     return x * np.uint32(1 << by) + (x >> np.uint32(32 - by))
 
 
@@ -109,7 +109,7 @@ def random_bits(keys: jax.Array, *, bit_width: int, shape: Shape) -> jax.Array:
 
 
 def _sequential_bits(keys: jax.Array, bit_width: int, shape: Shape) -> jax.Array:
-    """Return what `random_bits` returns if ``jax_threefry_partitionable`` is off.
+    """Return the random bits that JAX draws if ``jax_threefry_partitionable`` is off.
 
     Consecutive hashes of 32 bits are split into shorter numbers, or joined to numbers of 64 bits.
     """

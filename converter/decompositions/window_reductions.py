@@ -45,7 +45,7 @@ def reduce_window(
     """Reduce the elements of each window of arrays by a computation on scalars.
 
     The computation has to be associative and commutative. As on XLA's CPU, padding is not combined
-    with the initial value, which need not be neutral. The parameters are those of
+    with the initial value, which need not be neutral. The parameters have the same meaning as in
     ``lax.reduce_window``.
 
     Arguments:
@@ -90,9 +90,9 @@ def select_and_gather_add(
     """Return the tangent at the element of each window of ``operand`` that is its maximum or
     minimum.
 
-    It is the maximum if ``select_prim`` is ``ge``, the minimum if it is ``le``. The first of equal
-    elements counts. Windows that have only padding give 0. It is the derivative of max and min
-    pooling.
+    The maximum is used if ``select_prim`` is ``ge``, and the minimum if it is ``le``. If elements
+    are equal, the first one is used. The result of a window that contains only padding is 0. This
+    operation is the derivative of max pooling and min pooling.
     """
     selects_maximum = select_prim is lax.ge_p
 
@@ -138,8 +138,8 @@ def reduce_windows(
     base_dilation: Sequence[int],
     dilation: Sequence[int],
 ) -> Sequence[jax.Array]:
-    """Combine the elements of each window of padded arrays, one axis after the other, from the last
-    one on.
+    """Combine the elements of each window of padded arrays along one axis after the other,
+    beginning with the last axis.
 
     Arguments:
         xs: arrays of one shape.
@@ -196,8 +196,8 @@ POOLED_AXES = 3
 def has_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
     """Return True if the gradient of max or min pooling over windows is not a separate operation.
 
-    It is one for floats and windows over one to `POOLED_AXES` axes. ``params`` has the sizes,
-    strides and padding of the windows.
+    There is one if the dtype is a float and the windows extend over one to `POOLED_AXES` axes.
+    ``params`` contains the sizes, strides and padding of the windows.
     """
     names = ("window_dimensions", "window_strides", "padding")
     window = zip(*(params[name] for name in names), strict=True)
@@ -251,7 +251,8 @@ def select_and_scatter(
         operand: the array whose elements the windows select.
         source: an element for each window.
         start: the initial value of the result.
-        select_jaxpr: compares two elements; an element stays selected while the result is True.
+        select_jaxpr: compares two elements; the selected element is kept as long as the result is
+            True.
         scatter_jaxpr: combines two elements.
     """
     padded = lax.pad(operand, jnp.zeros((), operand.dtype), pads(padding))
@@ -285,8 +286,8 @@ def _scatter_selected(
         x: the padded array.
         is_selectable: False where ``x`` is padding that must not be selected.
         source: an element for each window.
-        select: compares two elements. An element stays selected while the comparison with the next
-            one is True.
+        select: compares two elements. The selected element is kept as long as its comparison with
+            the next element is True.
         scatter: combines the result with the source.
         size: the size of a window along each axis.
         strides: the distance between windows.

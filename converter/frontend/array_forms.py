@@ -45,8 +45,8 @@ def is_key(array: Any) -> bool:
 
 @cache
 def _is_extended(dtype: Any) -> bool:
-    """Return True if a dtype is one of JAX's extended dtypes, such as that of keys. The result is
-    cached, because every value asks for it."""
+    """Return True if a dtype is one of JAX's extended dtypes, such as the dtype of PRNG keys. The
+    result is cached, because every value asks for it."""
     return bool(jax.numpy.issubdtype(dtype, jax.dtypes.extended))
 
 
@@ -198,7 +198,8 @@ class Constants:
         self._names = names
         self._by_id = {id(leaf): name for name, leaf in named}
         self._unmatched = [(name, leaf) for name, leaf in named if isinstance(leaf, np.ndarray)]
-        self._values: dict[int, tuple[Value, Any]] = {}  # holds the array, so that its id is unique
+        # The array is stored with the value, so that no other array can get the same id.
+        self._values: dict[int, tuple[Value, Any]] = {}
 
     def value(self, array: Any) -> Value:
         """Return the value of a captured array, the same one for the same array."""

@@ -41,8 +41,7 @@ def replacement_jaxpr(eqn: Any, hints: frozenset[str]) -> Any:
 
     Arguments:
         eqn: an equation of a jaxpr.
-        hints: names of parameters that do not affect the result. Expansions are applied without
-            them.
+        hints: names of parameters that do not affect the result. They are not passed to expansions.
     """
     name = eqn.primitive.name
     if name in CALLS:
@@ -231,8 +230,8 @@ def user_primitive_jaxpr(eqn: Any, enclosing: Sequence[Any]) -> tuple[Any, str]:
     Arguments:
         eqn: the equation that applies the primitive.
         enclosing: the primitives whose implementations are being traced, once for each level. A
-            primitive that binds itself `MAX_RECURSION` times is refused, since JAX's generic
-            dispatch does so without end.
+            primitive whose implementation binds the primitive itself `MAX_RECURSION` times is
+            refused, because with JAX's generic dispatch this recursion would never end.
     """
     primitive = eqn.primitive
     if _is_registered(eqn):

@@ -60,9 +60,9 @@ def explain_error(
     """Return an error that explains why the user's function cannot be traced, or None.
 
     If the function can be traced with numbers for the named dimensions, these are the cause: the
-    error names them, and a remedy. If Python needs the numbers of a traced array, or if
-    ``jax.vmap`` would help, the error says so. None means that the function raised the error for
-    another reason.
+    error names them, and a remedy. The message explains the cause if Python code needs the numbers
+    of a traced array, and suggests ``jax.vmap`` if that would help. None means that the function
+    raised the error for another reason.
 
     Arguments:
         error: the error that tracing raised.
@@ -108,8 +108,8 @@ def translate_errors(
     """Turn errors while the replacement of a primitive is traced into `UnsupportedError`.
 
     An `UnsupportedError` gets the source line of the primitive. If the operands have named
-    dimensions, one of `RAISED` becomes an `UnsupportedError` that names these. Other errors stay as
-    they are.
+    dimensions, an error of `RAISED` is replaced by an `UnsupportedError` that contains their names.
+    Other errors are returned unchanged.
 
     Arguments:
         name: the name of the primitive.
@@ -279,7 +279,7 @@ def _substitute_sizes(
     struct: jax.ShapeDtypeStruct, numbers: Mapping[str, int | str]
 ) -> jax.ShapeDtypeStruct:
     """Return a type with numbers, or other dimensions as text, in place of named dimensions. Names
-    that are not in ``numbers`` stay."""
+    that are not in ``numbers`` are kept."""
     if not any(map(is_symbolic, struct.shape)):
         return struct
     (scope,) = {dim.scope for dim in struct.shape if is_symbolic(dim)}
@@ -301,7 +301,7 @@ def _dimension_error(
 
     Arguments:
         names: the dimensions that are the cause.
-        advice: what to do; "" to derive it from ``text``.
+        advice: a sentence that tells the user what to do; "" to derive it from ``text``.
         text: the first line of the original error.
         line: the user's source line.
         subject: the beginning of the message, before "with the dimension 'B'".

@@ -1,5 +1,7 @@
-"""Convert jaxprs to lists of nodes, with calls inlined. Differences between JAX versions end
-here."""
+"""Convert jaxprs to lists of nodes, with calls inlined.
+
+Later steps do not depend on the JAX version.
+"""
 
 from __future__ import annotations
 
@@ -38,22 +40,23 @@ from converter.ir.dims import as_shape
 from converter.ir.nodes import Meaning
 from converter.jax_versions import bind_primitive, named_params
 
-# Dimension numbers are named tuples of axes.
+# The dimension numbers of a primitive are a named tuple of axes.
 DIMENSION_NUMBERS = (
     lax.ConvDimensionNumbers,
     lax.GatherDimensionNumbers,
     lax.ScatterDimensionNumbers,
 )
 
-# Parameters that affect how or where to compute, but not the result. Nodes do not have them. The
-# name of a scatter includes how it combines updates; a scatter that applies a function is expanded.
+# Parameters that affect how or where an operation is computed, but not its result. They are not
+# passed to nodes. The function of a scatter is not needed, because the name of the primitive says
+# how updates are combined; a scatter that applies a user's function is decomposed.
 HINTS = frozenset(
     {
         *("accuracy", "sharding", "out_sharding", "weak_type", "unroll"),
-        "out_dtype",  # operations that have it are replaced earlier
+        "out_dtype",  # operations with this parameter are replaced before this step
         *("indices_are_sorted", "unique_indices", "update_jaxpr", "update_consts"),
         *("recall_target", "reduction_input_size_override"),
-        "is_stable",  # all sorting operators are stable
+        "is_stable",  # this parameter is ignored because all sorting operators of ONNX are stable
     }
 )
 
@@ -80,11 +83,11 @@ class Inliner:
 
     Arguments:
         constants: converts captured arrays to values, each array once.
-        sources: source locations of the enclosing calls, innermost first. The jaxpr of a ``jit``
-            only knows its own function.
+        sources: source locations of the enclosing calls, innermost first. They are needed because
+            the jaxpr of a ``jit`` contains only the locations inside of its own function.
         dropped: collects the names of primitives that were dropped (`DROPPED_PRIMITIVES`).
-        enclosing_primitives: users' primitives whose implementation is being converted, outermost
-            first.
+        enclosing_primitives: the users' primitives whose implementations are currently being
+            converted, outermost first.
         kept_calls: names of functions under ``jax.jit`` whose calls become nodes with a body and
             are not inlined.
     """
@@ -99,7 +102,7 @@ class Inliner:
         """Append the equations of a closed jaxpr as nodes, and return the values of its outputs.
 
         Arguments:
-            closed: a closed jaxpr; its constants become values too.
+            closed: a closed jaxpr. Its constants are also converted to values.
             args: the values of its inputs.
             nodes: the list that is appended to.
         """
@@ -119,9 +122,9 @@ class Inliner:
     def _inline_equation(self, eqn: Any, inputs: list[Value], nodes: list[Node]) -> list[Value]:
         """Append the nodes of an equation of a jaxpr, and return the values of its outputs.
 
-        An equation of a call, or one that another jaxpr replaces, is inlined. A conditional with a
-        constant index becomes its branch. Primitives without an effect in a file give their
-        operands.
+        The equation is inlined if it is a call, or if it is replaced by another jaxpr. A
+        conditional with a constant index is replaced by its branch. If a primitive has no effect in
+        a file, its operands are returned.
 
         Arguments:
             inputs: the values of the equation's operands.
@@ -141,11 +144,13 @@ class Inliner:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]
         if all(v.aval.dtype == jax.dtypes.float0 for v in eqn.outvars) and eqn.outvars:
-            # The derivative of integers has a dtype without numbers.
+            # The tangent of an integer has the dtype float0, which has no values.
             shapes = [as_shape(v.aval.shape) for v in eqn.outvars]
             return [node_appender(nodes).broadcast(const(False), shape, ()) for shape in shapes]
-        if name == "cond" and inputs[0].kind == "const":  # usually the index of the platform
-            branches = eqn.params["branches"]  # an index out of range is clamped
+        if name == "cond" and inputs[0].kind == "const":
+            # The constant is usually the index of the platform.
+            # An index that is out of range is clamped.
+            branches = eqn.params["branches"]
             branch = branches[int(np.clip(int(inputs[0].const), 0, len(branches) - 1))]
             return inner.inline(branch, inputs[1:], nodes)
         if name in IDENTITY_PRIMITIVES:
@@ -171,8 +176,10 @@ class Inliner:
         return inner.append(node, nodes)[: len(eqn.outvars)]
 
     def at_source(self, source: Any) -> Inliner:
-        """Return a copy of this inliner for the jaxpr of an equation at a source location, which is
-        added to those of the enclosing calls."""
+        """Return a copy of this inliner for the jaxpr of an equation.
+
+        The source location of the equation is added to the locations of the enclosing calls.
+        """
         return replace(self, sources=(source, *self.sources))
 
     def append(self, node: Node, nodes: list[Node]) -> list[Value]:
@@ -256,8 +263,8 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
     """Return the node of an equation without nested jaxprs.
 
-    Its parameters are those of the equation without `HINTS`. If an operand or result is a key or a
-    complex number, the node's meaning is the primitive on keys or complex numbers, and its
+    Its parameters are the parameters of the equation without `HINTS`. If an operand or result is a
+    key or a complex number, the node's meaning is the primitive on keys or complex numbers, and its
     operation is a separate variant.
 
     Arguments:
@@ -293,7 +300,7 @@ def _control_node(
 
     Arguments:
         eqn: the equation of the jaxpr.
-        inputs: the operands of the node, without those that its bodies capture.
+        inputs: the operands of the node, except values that its bodies capture.
         params: the parameters of the node.
         bodies: the nested graphs by name.
     """
@@ -350,7 +357,7 @@ def _batched_while(
     """Return the node of a loop under ``vmap``, whose condition has an element for each lane.
 
     The loop runs while any lane is live. Lanes that are not live keep their state. The last part of
-    the state says which lanes are live, so that each iteration computes this once.
+    the state is true for the lanes that are live, so that this is computed once per iteration.
 
     Arguments:
         eqn: the equation of the loop.

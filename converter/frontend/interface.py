@@ -1,5 +1,5 @@
-"""The function to convert, and the relation of the file's inputs and outputs to those of the
-function."""
+"""The function to convert, and the relation of its inputs and outputs to the inputs and outputs of
+the file."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +22,8 @@ from converter.ir.names import Names
 
 @dataclass(frozen=True)
 class Interface:
-    """Conversion between the inputs and outputs of a file and those of the user's function.
+    """Conversion between the inputs and outputs of a file and the inputs and outputs of the user's
+    function.
 
     Arguments:
         fill: returns the positional and the keyword arguments of the function for a list of its
@@ -66,7 +67,7 @@ class ConvertedFunction:
     """The arguments of ``to_onnx`` that define the function and the names of its inputs and
     outputs.
 
-    ``to_onnx`` describes them. ``channels_first`` has the names of inputs and outputs that are
+    ``to_onnx`` describes them. ``channels_first`` contains the names of inputs and outputs that are
     [batch, space…, channels] in the function and [batch, channels, space…] in the file.
     """
 

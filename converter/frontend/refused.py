@@ -1,4 +1,5 @@
-"""Primitives that are never converted, with the reason and the alternative that the error gives."""
+"""Primitives that are never converted, with the reason and the alternative that the error message
+contains."""
 
 from converter.frontend.array_forms import DRAWING_PRIMITIVES, KEY_IMPLEMENTATIONS, THREEFRY
 

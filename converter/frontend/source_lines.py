@@ -13,7 +13,7 @@ from jax.extend import source_info_util
 from converter.ir import Node
 
 _JAX_PARENT = Path(jax.__file__).parents[1]
-# JAX may be installed in another environment, or in a folder with the user's own code.
+# JAX may be installed in another environment, or in a folder that also contains the user's code.
 _JAX_FOLDER = _JAX_PARENT if _JAX_PARENT.name.endswith("-packages") else Path(jax.__file__).parent
 _PACKAGES = (
     *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")),

@@ -180,7 +180,7 @@ def _kind_in(spec: Sequence[Any]) -> str:
 
 
 def _check_sizes(shape: Sequence[Any]) -> None:
-    """Raise `SpecError` if a dimension is negative; other libraries write -1 for an open size."""
+    """Raise `SpecError` if a dimension is negative; other libraries use -1 for a dynamic size."""
     if any(isinstance(d, (int, np.integer)) and d < 0 for d in shape):
         raise SpecError(
             f"a dimension is a number from 0 or a name, and {tuple(shape)!r} has a negative one: "
@@ -208,8 +208,9 @@ def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool
 def _positional_names(fn: Callable[..., Any], count: int, skip_params: bool) -> list[str]:
     """Return names for the first ``count`` positional arguments of a function.
 
-    They are those of its signature, or ``input_0``, ``input_1`` … if the signature is unknown or
-    has too few. With ``skip_params`` the first argument of the signature is left out.
+    The names are taken from its signature. If the signature is unknown or has too few parameters,
+    they are ``input_0``, ``input_1`` and so on. If ``skip_params`` is true, the first argument of
+    the signature is omitted.
     """
     fallback = [f"input_{i}" for i in range(count)]
     try:
@@ -258,7 +259,7 @@ def check_outputs(returned: Any) -> None:
 
 def path_name(path: Any) -> str:
     """Return the name of a path in a pytree, with a dot between its parts: ``blocks.0.weight``. The
-    field in which Equinox's transformations hold a function is left out."""
+    field in which Equinox's transformations store a function is omitted."""
     name = jax.tree_util.keystr(path, simple=True, separator=".")
     # eqx.filter_vmap and eqx.filter_jit hold the wrapped function in a field of this name.
     while name.startswith("_fun."):

@@ -109,8 +109,8 @@ def _rewrite_multiples(constraints: Sequence[str]) -> list[str]:
 def _swap_equal_sides(text: str, values: dict[str, int]) -> str:
     """Return ``w == h`` for ``h == w`` if only ``h`` is a multiple, and other texts unchanged.
 
-    JAX replaces the left side, whose constraints would be lost. ``values`` has the factor of each
-    name that is a multiple.
+    JAX replaces the left side, whose constraints would be lost. ``values`` contains the factor of
+    each name that is a multiple.
     """
     match = _EQUAL.fullmatch(text)
     if match and match[1] in values and match[2] not in values:
@@ -125,8 +125,10 @@ def constraints(scope: export.SymbolicScope) -> tuple[str, ...]:
 
 
 def _dims(specs: Sequence[Any]) -> Iterator[Any]:
-    """Yield the dimensions of all specs: numbers, names and symbolic dimensions. Dtypes are among
-    the results too, where they do no harm."""
+    """Yield the dimensions of all specs: numbers, names and symbolic dimensions.
+
+    The dtypes of (shape, dtype) pairs are also yielded, which the callers ignore.
+    """
     for leaf in jax.tree.leaves(specs):
         if isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)):
             yield from leaf.shape

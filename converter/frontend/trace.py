@@ -75,7 +75,8 @@ def trace(
         kept_calls: names of functions whose calls are kept.
 
     Arrays that ``fn`` closes over become parameters if they are found in a module that it wraps,
-    otherwise constants. Arrays whose values ``fn`` needs in Python are constants too.
+    otherwise constants. If ``fn`` needs the values of an array in Python, this array is also a
+    constant.
 
     Raises:
         SpecError: an argument cannot be used, or the function returns no array.
@@ -170,7 +171,8 @@ def _trace_jaxpr(
         try:
             return _concretize(jaxpr, leaves)
         except _CONCRETIZATION_ERRORS as error:
-            # Only on failure, because recognisers cannot match structures that are folded here.
+            # This is done only if tracing fails, because recognisers cannot match structures that
+            # are folded here.
             eager = partial(jaxpr, eager=True)
             try:
                 return _concretize(eager, leaves)
@@ -255,8 +257,8 @@ def _raised_at(error: Exception) -> str:
 # -------------------------------------------------------------------------------- known parameters
 
 # A model that calls numpy on its weights, or compares a weight in an ``if``, cannot be traced with
-# all weights abstract. As few weights as possible are then concrete and become constants. Weights
-# of similar layers are either all concrete or all abstract.
+# all weights abstract. In this case only the weights that have to be known are traced with their
+# values and become constants. The weights of similar layers are treated in the same way.
 
 
 def _concretize(

@@ -15,7 +15,8 @@ from converter.targets.schemas import SINCE
 
 Array = jax.Array
 
-# Klambauer et al., 2017, arXiv:1706.02515; the defaults of ONNX's Selu.
+# These constants are from Klambauer et al., 2017, arXiv:1706.02515, and are the default values of
+# ONNX's Selu.
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 
 
@@ -70,7 +71,7 @@ def _prelu(x: Array, slope: Array) -> Array:
 def _is_curved(alpha: float) -> bool:
     """Return True if ``alpha`` is between 1/16 and 16 in absolute value.
 
-    With a huge alpha, ``exp(x / alpha) - 1`` has no digits of x.
+    If alpha is very large, ``exp(x / alpha) - 1`` loses all digits of x.
     """
     return 1 / MAX_ALPHA <= abs(alpha) <= MAX_ALPHA
 
@@ -108,7 +109,8 @@ SPELLINGS_OF_ACTIVATIONS = (
     Spelling(
         ops.mish,
         ops.log1p,
-        lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),  # tanh of an overflow is one
+        # If exp(x) overflows to infinity, the tanh is one, so that the result is still right.
+        lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),
         since=SINCE["Mish"],
     ),
     Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), since=SINCE["Swish"]),

@@ -3,8 +3,8 @@
     layer_norm(x, 1) * w = layer_norm(x, w)        rms_norm(x, 1) * w = rms_norm(x, w)
     layer_norm(x, w) + b = layer_norm(x, w, b)
 
-``w`` and ``b`` vary only along the normalised axes; those of a group norm or batch norm vary along
-the channels.
+``w`` and ``b`` vary only along the normalised axes; the scales and biases of a group norm or batch
+norm vary along the channels.
 """
 
 from converter.fuse.magnitudes import may_move, record_magnitude_fact
@@ -54,8 +54,8 @@ def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) ->
     ``node`` is the product or the sum of the two. The norm must have no bias yet and the dtype of
     ``node``, and must appear in ``node`` complete and not repeated. ``other`` must vary along the
     affine axes only. The norm must have no other reader, unless ``other`` becomes its first scale.
-    If it becomes a second scale, both scales need moderate numbers, and the dtype must not be
-    float16.
+    If it is a second scale, the numbers of both scales must have moderate sizes, and the dtype must
+    not be float16.
     """
     inner = normed.node()
     affine_axes = [i for i, a in enumerate(normed.axes) if a in _affine_axes(inner)]
@@ -68,11 +68,11 @@ def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) ->
         and normed.has_no_repeated_axes(node.out.shape)
         and other.varies_only_along(affine_axes)
     )
-    # If a norm has several scales, each gets its own norm: that is less work than to scale and
-    # shift one.
+    # If a norm is multiplied by several scales, a separate norm is emitted for each of them. This
+    # is faster than one norm whose result is scaled and shifted several times.
     is_sole_use = context.single_use(normed.base) or (node.op is ops.mul and has_unit_scale)
-    # Two scales are multiplied with each other first. In float16 that may overflow where one after
-    # the other does not.
+    # Two scales are multiplied by each other first. In float16 their product may overflow even if
+    # the result of multiplying by one after the other does not.
     keeps_range = has_unit_scale or node.op is ops.add or node.out.dtype.name != "float16"
     if not (is_unbiased and is_aligned and is_sole_use and keeps_range):
         return False
@@ -83,8 +83,8 @@ def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) ->
 def emit_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
     """Emit the norm again with one more scale or bias, and return it along the axes of ``node``.
 
-    ``affine`` has the views that ``match_affine`` returned. A second scale is multiplied with the
-    first one.
+    ``affine`` contains the views that ``match_affine`` returned. A second scale is multiplied with
+    the first one.
     """
     normed, operand_view = affine
     inner = normed.node()

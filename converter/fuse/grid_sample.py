@@ -45,7 +45,7 @@ MAX_TRIES = 24
 
 @dataclass(frozen=True)
 class SampleCall:
-    """A matched call that samples an image at coordinates.
+    """A call of a function that samples an image at coordinates, as it was matched.
 
     - `batch`: axes of the image that are batched together with an axis of the coordinates.
     - `coordinate_batch`: those axes of the coordinates, in the same order.
@@ -72,7 +72,7 @@ def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list
     """
     if node.params["name"] != "_map_coordinates" or len(node.inputs) != 3:
         return None
-    # Coordinates of fewer digits would be wrong by whole pixels.
+    # Coordinates of a lower precision could be wrong by one pixel or more.
     if any(value.dtype != np.float32 for value in node.inputs) or len(node.outputs) != 1:
         return None
     call = match_sample_call(node)
@@ -85,7 +85,7 @@ def match_sample_call(node: Node) -> SampleCall | None:
 
     ``node`` has an image, its row coordinates and its column coordinates as operands. JAX's
     function is traced with each possible batching and padding, up to `MAX_TRIES` batchings. The
-    first trace that is the same program as the call gives the result.
+    result is determined by the first trace that is the same program as the call.
     """
     x, rows, columns = node.inputs
     pixels = _pixel_axes(node)
@@ -140,15 +140,15 @@ def _yield_levels(
     """Yield the possible ways to batch these axes of the image by nested ``vmap``.
 
     Each way is a pair of lists with one entry for each ``vmap``, the outermost first. An entry is
-    an axis of the image and the axis of the coordinates that is batched with it, or None. The first
-    list numbers the axes among those that the outer ``vmap`` leave, as ``in_axes`` needs. The
-    second list numbers all axes.
+    an axis of the image and the axis of the coordinates that is batched with it, or None. As in
+    ``in_axes``, the first list counts only the axes that remain inside the outer ``vmap`` calls.
+    The second list numbers all axes.
 
     **Arguments**
 
     - `shape`, `coordinate_shape`: shapes of the image and of each coordinate, with all axes.
     - `batched`: batch axes of the image.
-    - `shared`: those of them that the coordinates have too.
+    - `shared`: the axes among them that the coordinates also have.
     """
     for order in permutations(batched):
         for axes in _pair_axes(shape, coordinate_shape, order, shared, ()):
@@ -216,7 +216,7 @@ def _emit_sample_at(node: Node, call: SampleCall, editor: Editor) -> Value:
     params = {"padding": call.padding}
     sampled = editor.add(ops.sample_at, [image, *flat_coordinates], shape, x.dtype, params)
     sampled = editor.reshape(sampled, (*batch, *channels, *sizes))
-    # From batch, channels, points to the order of the result.
+    # Transpose the axes from [batch, channels, points] to the order of the result.
     result_axes = [call.order[call.levels.index(axis)] for axis in batched]
     result_axes += call.order[len(batched) :]
     return editor.transpose(sampled, [result_axes.index(axis) for axis in range(len(result_axes))])
@@ -259,8 +259,9 @@ class AffineCoordinate(NamedTuple):
 def _grid_sample(node: Node, editor: Editor) -> Value:
     """Emit GridSample for a node ``sample_at``, and return a value of the node's shape.
 
-    The two coordinates become one grid [batch, ..., 2] from -1 to 1. If they are neighbouring
-    slices of one array, the grid is one slice of that array. Otherwise they are concatenated.
+    The two coordinates are combined into one grid [batch, ..., 2] with numbers from -1 to 1. If the
+    coordinates are neighbouring slices of an array, the grid is a slice of that array. Otherwise
+    they are concatenated.
     """
     image, rows, columns = node.inputs
     (height, width), dtype = image.shape[2:], node.out.dtype
@@ -288,7 +289,7 @@ def _grid_sample(node: Node, editor: Editor) -> Value:
     shifts = [coordinate.shift for coordinate in coordinates]
     grid = _emit_affine(editor, grid, scales, shifts)
     if node.params["padding"] == "border":
-        # A runtime computes wrong weights for coordinates that are very far away.
+        # Runtimes compute wrong weights for coordinates that are very far outside of the image.
         for op, end in ((ops.max, -2.0), (ops.min, 2.0)):
             grid = editor.binary(op, grid, const(end, dtype))
     points = rows.shape[1:]

@@ -60,8 +60,8 @@ def emit_norm_of_groups(
 def match_channel_groups(node: Node, context: MatchContext) -> Groups | None:
     """Match a layer norm without scale and bias that normalises groups of channels.
 
-    Its operand is a value whose channels a reshape has split to [groups, channels of a group],
-    perhaps transposed afterwards. The norm must be over the second of these two axes and at least
+    A reshape has split the channels of its operand to [groups, channels of a group]. The result of
+    the reshape may be transposed. The norm must be over the second of these two axes and at least
     one other axis, and not over the first. Return the value before the split with its axes in the
     roles of a group norm. Return None for other norms, if the sizes of the two axes are not static,
     or if the runtime has no InstanceNormalization of this dtype.
@@ -121,7 +121,7 @@ def has_no_affine(node: Node, takes: SupportsDtype) -> bool:
     """Return True for a layer norm with scale 1 and no bias, if InstanceNormalization takes its
     dtype.
 
-    ``takes`` says which operators the runtime supports for a dtype.
+    ``takes`` returns whether the runtime supports an operator for a dtype.
     """
     is_plain = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
     return is_plain and takes("InstanceNormalization", node.out.dtype)
@@ -150,7 +150,7 @@ class ChannelNorm:
 
 def match_channel_norm(node: Node, context: MatchContext) -> ChannelNorm | None:
     """Match a product of a layer norm and one number per channel, where each channel is normalised
-    alone.
+    separately.
 
     The channels must be one of at least two batch axes of the norm, with a static size. Nothing
     else may read the norm. Return None for other products.
@@ -198,9 +198,9 @@ SINGLE_CHANNELS = recogniser_from(
 def match_operand_on_split_channels(node: Node, context: MatchContext) -> tuple[Value, View] | None:
     """Match a scale or bias of a group norm whose channels are split into groups.
 
-    ``node`` is a product or sum. One operand is a group norm, or a product with one, whose channels
-    a reshape splits to [groups, channels of a group], and which nothing else reads. The other
-    operand varies along these two axes only.
+    ``node`` is a product or sum. One operand is a group norm or a product with a group norm. A
+    reshape splits its channels to [groups, channels of a group], and no other node reads it. The
+    other operand varies along these two axes only.
 
     Return the value before the split, and the other operand as a view along the axes of that value.
     Return None for other nodes.

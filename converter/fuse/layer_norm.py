@@ -49,7 +49,7 @@ from converter.ir.scalars import scalar
 def match_layer_norm(node: Node, context: MatchContext) -> Norm | str | None:
     """Match a layer norm without scale: a value that is centred and divided by its own deviation.
 
-    ``node`` is the last operation of the norm, perhaps with further factors or terms. Return the
+    ``node`` is the last operation of the norm, which may have further factors or terms. Return the
     match, or a text if the node nearly is a layer norm: the reason for a near miss. Return None for
     other nodes.
     """
@@ -97,7 +97,7 @@ def _explain_epsilon_outside_root(node: Node, context: MatchContext) -> str | No
 def _unclipped(view: View) -> View:
     """Return the operand of ``max(variance, 0)``, or the view itself if there is no such maximum.
 
-    Conversions are removed too. The maximum has no effect, because a variance is not negative.
+    Conversions are also removed. The maximum has no effect, because a variance is not negative.
     """
     view = peel(view, rounding=True)
     for number, other in operand_orders(view) if view.op() is ops.max else ():
@@ -200,7 +200,7 @@ def match_rms_norm(node: Node, context: MatchContext) -> Norm | str | None:
 def _has_elements(x: View, axes: Sequence[int]) -> bool:
     """Return True if the normalised ``axes`` of x have at least one element for every named size.
 
-    Runtimes reject norms over empty axes.
+    Runtimes raise an error for norms over empty axes.
     """
     base_axes = [a for i in axes if (a := x.axes[i]) is not None]
     return all(dims.is_at_least(x.base.shape[a], 1) for a in base_axes)

@@ -1,7 +1,7 @@
 """Structures that look like a named one in any spelling, for the report.
 
-Nothing is proved here. The report gives the reason why a recogniser left a structure, or says that
-no recogniser knows this spelling.
+Nothing is proved here. The report contains the reason why a recogniser did not fuse a structure, or
+says that no recogniser knows this spelling.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ def find_attention_look_alikes(graph: Graph, context: MatchContext) -> Iterator[
     """Yield each product of softmax weights with values, and why it was not matched as attention.
 
     A product is a contraction (``einsum``) with an operand that comes from a softmax of another
-    contraction. The softmax may be an operation, or an exponential whose sum is taken too.
+    contraction. The softmax may be an operation, or an exponential whose elements are also summed.
     """
     nodes = [*graph.walk()]
     sums = (node for node in nodes if node.op is ops.reduce_sum)
@@ -66,8 +66,8 @@ def _find_exponentials(node: Node) -> Iterator[Node]:
 def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
     """Return True for a softmax of a value that is computed by a contraction.
 
-    A softmax written by hand counts too: an exponential whose sum is taken, or one of a log
-    softmax. ``summed`` are the ids of the exponentials whose sum is taken.
+    A softmax that is written by hand is also included: an exponential whose elements are summed, or
+    the exponential of a log softmax. ``summed`` are the ids of the exponentials whose sum is taken.
     """
     inner_nodes = iter_elementwise_ancestors(
         node, (ops.reduce_max, ops.exp, ops.softmax, *_LOGARITHMS)
@@ -159,12 +159,13 @@ def _readers(graph: Graph) -> dict[int, list[Node]]:
 
 
 def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> Value | None:
-    """Return the operand that a root divides or multiplies, if this is ``source``, perhaps centred.
+    """Return the operand that a root divides or multiplies, if this is ``source``, which may be
+    centred.
 
     The root may pass through elementwise operations and operations that move elements before the
     product. Return None if there is no such product.
 
-    ``readers`` has the nodes that read each value, by the value's id.
+    ``readers`` contains the nodes that read each value, by the value's id.
     """
     visited, queue = {id(root)}, [root]
     for node in islice(iter(queue), DEEPEST_SEARCH):

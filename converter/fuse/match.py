@@ -28,7 +28,7 @@ from converter.ir.rewrite import Editor, Rule, SupportsDtype
 
 @dataclass(frozen=True)
 class NearMiss:
-    """A structure that a recogniser almost matched and left as it is, with the reason.
+    """A structure that a recogniser almost matched but did not change, with the reason.
 
     ``pattern`` is the name of the structure. ``count`` is the number of structures with this
     reason, the first of them at source line ``line``. ``node`` is the node at which the match
@@ -49,7 +49,7 @@ class NearMiss:
 def group_near_misses(near_misses: Sequence[NearMiss]) -> list[NearMiss]:
     """Merge near misses with the same pattern and reason into one whose ``count`` is their sum.
 
-    The first of them gives the source line. The merged near misses have no node.
+    The source line of the first one is used. The merged near misses have no node.
     """
     grouped: dict[tuple[str, str], NearMiss] = {}
     for near_miss in near_misses:
@@ -94,7 +94,7 @@ E = TypeVar("E")
 class MatchedOperation:
     """The operand ``x`` of a matched operation and its parameters.
 
-    ``x`` is a view whose axes are those of the matched node.
+    ``x`` is a view with the axes of the matched node.
     """
 
     x: View
@@ -119,8 +119,8 @@ class MatchContext(Protocol):
     """Results of earlier matches, such as arrays of values, by key or id."""
 
     def single_use(self, value: Value) -> bool:
-        """Return True if exactly one operand of one node, or one output of the graph, reads the
-        value."""
+        """Return True if the value is used exactly once, as an operand of a node or as an output of
+        the graph."""
 
 
 def recogniser_from(
@@ -192,7 +192,7 @@ def iter_elementwise_ancestors(node: Node, through: Iterable[Op] = ()) -> Iterat
     """Yield a node and the nodes it is computed from by elementwise operations and moves, nearest
     first.
 
-    The first node of another operation on each path is yielded too, but nothing behind it.
+    On each path the first node of another operation is also yielded, but no node after it.
     ``through`` adds operations that are passed like elementwise ones. At most ``DEEPEST_SEARCH``
     nodes are yielded.
     """
@@ -285,8 +285,9 @@ def peel(view: View, *, rounding: bool = False) -> View:
     """Return the same elements as a view of an earlier value, as far back as possible.
 
     Transposes, broadcasts, reshapes that add or remove axes of size one, and conversions to a wider
-    float are removed. With ``rounding``, conversions to a narrower float are removed too. This is
-    for intermediate results, whose precision the fused operator decides.
+    float are removed. If ``rounding`` is true, conversions to a narrower float are also removed.
+    This is used for intermediate results, because their precision is determined by the fused
+    operator.
     """
     while (inner := skip_one_move(view, rounding=rounding)) is not None and inner.has_full_axes:
         view = inner
@@ -376,7 +377,7 @@ def match_repeated_axis(view: View) -> tuple[View, int] | None:
 
 
 def base_permutation(view: View, shape: Shape) -> list[int] | None:
-    """Return the permutation by which a transpose of the view's base gives the view with this
+    """Return the permutation with which the transposed base of the view is the view with this
     shape.
 
     Return None if the view is no transpose of its base, or if it has another shape.

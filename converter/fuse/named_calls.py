@@ -1,10 +1,10 @@
-"""Calls of JAX's functions that stay nodes with a name.
+"""Calls of JAX's functions that are kept as nodes with a name.
 
 ``jax.image.resize`` is traced as a call of a compiled function with the name ``_resize``, also
-under ``vmap`` and with symbolic sizes. Such a call stays a node while the other calls are inlined.
-A recogniser traces the function again with arguments that the call may have had, and compares the
-two bodies step by step. Equality is the proof. If another version of JAX changes the function or
-its name, the call is inlined: that costs a fusion, but no number changes.
+under ``vmap`` and with symbolic sizes. Such a call is kept as a node while the other calls are
+inlined. A recogniser traces the function again with arguments that the call may have had, and
+compares the two bodies step by step. Equality is the proof. If another version of JAX changes the
+function or its name, the call is inlined: that costs a fusion, but no number changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +39,8 @@ def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | No
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
     try:
         graph = trace(function, specs, kept_calls=frozenset({node.params["name"]}))
-    except RAISED:  # JAX refuses some arguments that the call did not have
+    except RAISED:
+        # JAX raises an error for some arguments. The call cannot have had such arguments.
         return None
     calls = [n for n in graph.nodes if n.op is ops.named_call]
     if len(calls) != 1 or not _is_equal(node, calls[0]):
@@ -146,8 +147,9 @@ def _unbatched_shapes(
     """Yield the possible batch axes of an operand, and the shapes of operand and result without
     them.
 
-    The axes are in the order of nested ``vmap``, the outermost first. Each is numbered among the
-    axes that the outer ``vmap`` leave. Fewer axes come first, beginning with none.
+    The axes are in the order of nested ``vmap`` calls, the outermost first. The number of an axis
+    counts only the axes that remain inside the outer ``vmap`` calls. Results with fewer batch axes
+    are yielded first; the first one has none.
     """
     for count in range(MAX_BATCHES + 1):
         yield from dict.fromkeys(_remove_batch_axes(shape, result, count))

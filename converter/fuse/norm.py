@@ -1,11 +1,12 @@
-"""What the norms share: a value divided by a deviation, possibly centred, and how a norm is
-emitted.
+"""Common parts of the recognisers of norms.
 
-Centred values are written in two ways; Keras uses the second one for all of its norms.
+These are matching a value that is divided by a deviation and may be centred, and emitting a norm.
+
+Programs compute centred values in two ways. Keras uses the second one for all of its norms.
 
     (x - mean) * s        and        x * s - mean * s + bias
 
-``s`` is the inverse of a deviation, possibly times a scale.
+``s`` is the inverse of a deviation, or the product of this inverse and a scale.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ NormTerm: TypeAlias = tuple[Op, View]
 class NormDeviation:
     """The division of ``numerator`` by a standard deviation, ``sqrt(spread + epsilon)``.
 
-    ``spread`` is the variance or the mean square. ``epsilon`` is a number, perhaps in a parameter.
+    ``spread`` is the variance or the mean square. ``epsilon`` is a number, which may be in a
+    parameter.
     """
 
     spread: View
@@ -61,7 +63,7 @@ class NormDeviation:
 class CentredValue:
     """``numerator * (x - weight * average) / sqrt(spread + epsilon)``, plus or minus the ``terms``.
 
-    ``deviation`` has the numerator, the spread and the epsilon. ``moved`` are the values that
+    ``deviation`` contains the numerator, the spread and the epsilon. ``moved`` are the values that
     multiply both ``x`` and ``average`` in the program, and that are moved out of the difference.
     """
 
@@ -85,7 +87,7 @@ class CentredValue:
 
 @dataclass(frozen=True)
 class Norm:
-    """``numerator * x / sqrt(spread + epsilon)``, plus or minus the ``terms``, perhaps with ``x``
+    """``numerator * x / sqrt(spread + epsilon)``, plus or minus the ``terms``. ``x`` may be
     centred.
 
     ``axes`` are the normalised axes of the view ``x``. ``shape`` is the shape of ``x`` if an axis
@@ -97,7 +99,7 @@ class Norm:
     deviation: NormDeviation
     terms: tuple[NormTerm, ...] = ()
     shape: Shape | None = None
-    moved: tuple[Value, ...] = ()  # see `CentredValue`
+    moved: tuple[Value, ...] = ()  # see `CentredValue` for its meaning
 
 
 # --------------------------------------------------------------------------------- over a deviation
@@ -116,8 +118,8 @@ def match_division_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[Nor
     """Yield every way to see a product as another product divided by a deviation.
 
     A deviation is ``sqrt(v + eps)`` as a divisor, or ``rsqrt(v + eps)`` or a power as a factor,
-    where ``eps`` is a known number. Nothing is yielded for a product with several divisors, or for
-    one whose order matters in float16. ``dtype`` is the dtype of the product.
+    where ``eps`` is a known number. No match is yielded for a product with several divisors, or for
+    a product whose order matters in float16. ``dtype`` is the dtype of the product.
     """
     if not parts.divisors:
         inverses = [f for f in parts.factors if f.op() is ops.rsqrt or _is_power(f, -0.5)]
@@ -145,7 +147,8 @@ def _is_power(view: View, exponent: float) -> bool:
 def _is_attribute(number: float, dtype: np.dtype) -> bool:
     """Return True if an ONNX attribute can hold the number for an operator of this dtype.
 
-    Attributes are float32. A float64 operator therefore needs a number that float32 holds exactly.
+    Attributes are float32. An operator in float64 therefore needs a number that is exactly
+    representable in float32.
     """
     return dtype != np.float64 or float(np.float32(number)) == number
 
@@ -153,8 +156,8 @@ def _is_attribute(number: float, dtype: np.dtype) -> bool:
 def _is_order_free(parts: Product, factors: Sequence[View], dtype: np.dtype) -> bool:
     """Return True if the order of the multiplications makes no difference.
 
-    ``factors`` are the factors of the numerator. In float16, one order may overflow where another
-    does not, so that at most one factor besides the normed value is allowed.
+    ``factors`` are the factors of the numerator. In float16, whether a product overflows may depend
+    on the order of its factors. At most one factor besides the normed value is therefore allowed.
     """
     other_factors = len(factors) - 1 + (parts.coefficient != 1)
     return dtype.name != "float16" or other_factors <= 1
@@ -191,7 +194,8 @@ def _match_centred_sum(node: Node, context: MatchContext) -> Iterator[CentredVal
     """Yield matches of ``x * s - mean * s + bias``, where the two products may come from nested
     sums."""
     if not any(v.node is not None and v.node.op in _PRODUCTS for v in node.inputs):
-        return  # the most frequent sum adds a bias to something else
+        # This is not a centred value. Most sums add a bias to another value.
+        return
     terms = _signed_terms(node, context)
     scaled = [term for term in terms if term[1].op() in _PRODUCTS]
     if len(scaled) < 2:

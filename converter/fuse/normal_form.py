@@ -11,8 +11,8 @@ forms are equal.
 
 Floats are not real numbers: an infinity that is multiplied with a sum, or that cancels, may be NaN
 on one side only. The normal form records the views that were ``moved`` in this way. A recogniser
-that emits a value in another order checks that they are moderate (`may_move`). One that emits an
-operator which computes the value itself need not.
+that emits a value in another order checks that they are moderate (`may_move`). This is not
+necessary if the emitted operator computes the value itself.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def normal_form(
 ) -> NormalForm | None:
     """Return a value as a polynomial, or None if it would have more than `MAX_TERMS` terms.
 
-    ``leaves`` are values that stay atoms of the polynomial, even if operations compute them.
+    ``leaves`` are values that are atoms of the polynomial, even if they are results of operations.
     """
     key = normal_form, view, tuple(map(id, leaves))
     if key not in context.memo:
@@ -177,7 +177,7 @@ def multiply_terms(left: Terms, right: Terms) -> Terms:
 def raise_terms(terms: Terms, power: int) -> Terms:
     """Return a polynomial to the power of an integer.
 
-    With a negative power, a polynomial with several monomials becomes one atom (`Inner`).
+    A negative power of a polynomial with several monomials is a single atom (`Inner`).
     """
     if power < 0 and len(terms) != 1:
         return {frozenset({(Inner(frozenset(terms.items())), power)}): 1.0}
@@ -239,7 +239,7 @@ def _all_views(terms: Terms) -> set[View]:
 class _Reader:
     """Reader of values as polynomials. It caches the results.
 
-    ``leaves`` are the ids of the values that stay atoms.
+    ``leaves`` are the ids of the values that are always atoms.
     """
 
     def __init__(self, leaves: set[int]) -> None:
@@ -377,7 +377,8 @@ def _multiply_forms(first: NormalForm | None, second: NormalForm | None) -> Norm
         return None
     moved = first.moved | second.moved
     for form, factor in ((first, second), (second, first)):
-        if len(form.terms) != 1:  # the factor is distributed, or lost if there are no terms
+        if len(form.terms) != 1:
+            # The factor is multiplied into every term, or is lost if there are no terms.
             moved |= _all_views(factor.terms)
     for left, right in itertools.product(first.terms, second.terms):
         moved |= find_views(_cancelled_factors(left, right))
@@ -393,8 +394,9 @@ def _multiply_forms(first: NormalForm | None, second: NormalForm | None) -> Norm
 def _raise_form(form: NormalForm | None, power: float) -> NormalForm | None:
     """Return a normal form to a power, or None if it has too many terms.
 
-    A sum to a positive integer power is multiplied out. A single monomial to an integer power has
-    the exponents of its atoms multiplied. Every other power becomes one atom.
+    A sum to a positive integer power is multiplied out. If the normal form is a single monomial and
+    the power is an integer, the exponents of its atoms are multiplied by the power. In all other
+    cases the result is a single atom.
     """
     if form is None:
         return None
@@ -405,7 +407,8 @@ def _raise_form(form: NormalForm | None, power: float) -> NormalForm | None:
         return result
     if len(form.terms) == 1 and power == int(power):
         ((monomial, number),) = form.terms.items()
-        # An atom and its inverse cancel, but zeros and infinities do not.
+        # The product of an atom and its inverse is removed later, although it is not one if the
+        # atom is zero or infinite.
         inverted = frozenset((atom, atom_power * power) for atom, atom_power in monomial)
         moved = form.moved | find_views(monomial)
         return NormalForm({inverted: number**power}, moved, abs(power) * form.slack)
@@ -432,7 +435,7 @@ def _sum_monomial(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[
     """Return the sum of a monomial along its axes from ``rank`` on, which have these sizes.
 
     The result is the factors that do not vary along these axes, and the sum of the other factors as
-    a polynomial. Axes along which nothing varies give their size as a factor.
+    a polynomial. For axes along which nothing varies, the size of the axis is a factor.
     """
     summed_axes = range(rank, rank + len(sizes))
     varying = frozenset(f for f in monomial if any(_varies(f[0], axis) for axis in summed_axes))
@@ -481,8 +484,8 @@ def _varies(atom: Atom, axis: int) -> bool:
 
 
 def _drop_axes(monomial: Monomial, axes: Iterable[int]) -> Monomial:
-    """Return the monomial with these logical axes removed from its views. Nothing may vary along
-    them."""
+    """Return the monomial with these logical axes removed from its views. The views must not vary
+    along these axes."""
     dropped = {*axes}
 
     def drop(atom: Atom) -> Atom:

@@ -183,7 +183,8 @@ class ReducedValue:
 def match_reduction(view: View, op: Op) -> ReducedValue | None:
     """Return the operand of a reduction by ``op``, such as a sum, or None if ``view`` is no such
     reduction."""
-    view = peel(view, rounding=True)  # sums of float16 are computed in float32 and rounded
+    # JAX computes sums of float16 in float32 and rounds the result.
+    view = peel(view, rounding=True)
     if view.op() != op:
         return None
     source, reduced_axes = view.node().inputs[0], tuple(view.node().params["axes"])

@@ -16,15 +16,15 @@ from converter.ir.dims import Dim
 from converter.ir.rewrite import Editor
 
 RESAMPLED_DTYPES = ("float32", "float16", "bfloat16")
-# With fewer columns, a transpose pays off.
+# If there are fewer columns than this, it is faster to transpose the operand first.
 NARROW_MATRIX = 16
-# In bytes. Larger matrices are computed at run time, even if the weights are known.
+# The limit in bytes. Larger matrices are computed at run time, even if the weights are known.
 LARGEST_MATRIX = 1 << 26
 
 
 @dataclass(frozen=True)
 class ResamplingMatrix:
-    """Resampling weights that contract one axis of an operand.
+    """A matrix of resampling weights, which is multiplied with one axis of an operand.
 
     ``value`` has the shape [in, out], or [out, in] if ``transposed``. ``axis`` is the contracted
     axis.
@@ -144,7 +144,7 @@ def _match_resampling(node: Node, editor: Editor, near_misses: list[NearMiss]) -
 
 
 def _is_normalised(matrix: np.ndarray, axis: int) -> bool:
-    """Return True if the weights of each result sum to one or to zero, as those of a resampling do.
+    """Return True if the weights of each result sum to one or to zero, as in a resampling.
 
     ``axis`` is the axis over which the weights of one result are summed.
     """

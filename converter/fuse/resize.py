@@ -62,10 +62,11 @@ def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list
 
 
 def _may_resize(node: Node) -> bool:
-    """Return True if a call only moves, contracts and gathers from its operand, as JAX's resize
-    does.
+    """Return True if the body of a call only moves, contracts and gathers its operand, as JAX's
+    resize does.
 
-    Users' functions may have the same name. This check avoids many traces for them.
+    A user's function may have the same name as JAX's resize. For most of these functions this check
+    avoids tracing JAX's resize for a comparison.
     """
     body = node.bodies["call"]
     readers = {inner.op for inner in body.nodes if body.inputs[0] in inner.inputs}
@@ -104,9 +105,10 @@ class ResizeSupport:
     up_only: bool = False
 
 
-# The first one that matches is used. Cubic always antialiases, which has no effect when enlarging:
-# without, it was measured to take 10 to 100 times as long, longer than products. With antialiasing,
-# JAX's ``cubic-pytorch`` is the same as its ``cubic``.
+# The first method that matches is used. The cubic method always has antialiasing, which does not
+# change the result when an image is enlarged. Without antialiasing it took 10 to 100 times as long
+# in measurements, which is slower than matrix products. With antialiasing, JAX's ``cubic-pytorch``
+# is the same as its ``cubic``.
 RESIZE_SUPPORT = (
     ResizeSupport(("linear", False), 17),
     ResizeSupport(("linear", True), 18),
@@ -169,7 +171,7 @@ def _supported_kinds(node: Node, axis: int, opset: int) -> Kinds | str:
 def _explain_unsupported(sizes: str, rows: list[ResizeSupport], method: str) -> str:
     """Return the reason why no kind of ``Resize`` can be used, for the report.
 
-    ``sizes`` has the two sizes of the axis as text. ``rows`` are the kinds that would do at a
+    ``sizes`` contains the two sizes of the axis as text. ``rows`` are the kinds that would do at a
     higher opset; the list may be empty.
     """
     if rows:
@@ -242,7 +244,7 @@ def _emit_resizes(
     """Emit ``Resize`` for the axes with a tuple of kinds, in as few nodes as possible.
 
     The other axes are resized by gathers or by products with JAX's weights. Transposes of the
-    operand are moved behind the resizes.
+    operand are moved after the resizes.
     """
     x, order = _skip_transposes(editor.convert(node.inputs[0], node.out.dtype), editor)
     sizes = {order[axis]: node.out.shape[axis] for axis in node.params["axes"]}
@@ -277,7 +279,7 @@ def _groups(kinds: dict[int, Kinds]) -> Iterator[tuple[list[int], Kinds]]:
 
 
 def emit_resize(x: Value, sizes: dict[int, Dim], kinds: Kinds, editor: Editor) -> Value:
-    """Emit one ``Resize`` of a value. ``sizes`` has the new size of each resized axis.
+    """Emit one ``Resize`` of a value. ``sizes`` contains the new size of each resized axis.
 
     ``kinds`` are the equivalent methods of which the target chooses one.
     """
@@ -292,7 +294,7 @@ def _emit_jax_resize(
 ) -> Value:
     """Emit the nodes of JAX's own resize of ``x`` with the method of ``node``.
 
-    ``sizes`` has the new sizes by axis. By default they are those of ``node``.
+    ``sizes`` contains the new sizes by axis. By default they are the sizes of ``node``.
     """
     if sizes is None:
         sizes = {axis: node.out.shape[axis] for axis in node.params["axes"]}

@@ -83,7 +83,7 @@ def _match_exp_of_log_softmax(view: View) -> MatchedOperation | None:
 def _match_quotient(node: Node, context: MatchContext) -> tuple[View | None, View | None]:
     """Return the only factor and the only divisor of a product, or two times None.
 
-    A coefficient other than 1 gives None too.
+    Return None as well if the coefficient is not 1.
     """
     if not any(v.producer_if(ops.exp) for v in node.inputs):
         return None, None
@@ -93,8 +93,8 @@ def _match_quotient(node: Node, context: MatchContext) -> tuple[View | None, Vie
 
 
 def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
-    """Return the axes over which a sum adds the exponentials ``top`` without those of hidden
-    elements.
+    """Return the axes over which a sum adds the exponentials ``top``, except the exponentials of
+    hidden elements.
 
     A mask sets the hidden elements to -inf before the exponential and their exponentials to zero
     before the sum ``total``. It must be the same mask. Return None if ``total`` is no such sum.

@@ -76,7 +76,8 @@ class Spelling:
 def recognise_spellings(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
     """Replace all computations in a graph that are written like a spelling, in place.
 
-    Spellings whose operator is not in ``opset`` are left out. Return True if anything was replaced.
+    Spellings whose operator does not exist in ``opset`` are omitted. Return True if anything was
+    replaced.
     """
     spellings = spellings_in(graph, [s for s in table if s.since <= opset])
     return bool(spellings) and sweep(graph, _rules(spellings))
@@ -188,7 +189,8 @@ def _unify(pattern: View, view: View, arguments: Arguments) -> Arguments | None:
     if node is None or view.op() != node.op or not _has_same_params(node, view):
         return None
     terms, parts = operands(pattern), operands(view)
-    if len(terms) != len(parts):  # a choice of more than two
+    if len(terms) != len(parts):
+        # The selection has more than two cases.
         return None
     orders = permutations(parts) if node.op.commutes else (parts,)
     return next(

@@ -1,4 +1,4 @@
-"""Means, mean squares and variances, matched by their normal forms."""
+"""Match means, mean squares and variances by their normal forms."""
 
 from dataclasses import dataclass
 from typing import Literal

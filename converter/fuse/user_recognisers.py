@@ -49,15 +49,15 @@ def recogniser(
 ) -> Callable[[Function], Function]:
     """Register a recogniser. `converter.rule(name)` registers how its operation is lowered.
 
-    The decorated function is a formula in JAX. A part of a network that is written like it becomes
-    one node:
+    The decorated function is a formula in JAX. A part of a network that is written in the same way
+    is replaced by one node:
 
         @converter.recogniser("quick_gelu")
         def quick_gelu(x):
             return x * jax.nn.sigmoid(1.702 * x)
 
-    The formula has to treat every element of its first argument, ``x``, alike. Its other arguments
-    stand for numbers, which become parameters of the node. Only float32 and float16 are matched.
+    The formula has to be elementwise in its first argument, ``x``. Its other arguments stand for
+    numbers, which become parameters of the node. Only float32 and float16 are matched.
 
     Args:
         name: Name of the operation in the graph, and in ``to_onnx(…, fuse=[name])``.
@@ -95,7 +95,7 @@ def recogniser(
 def structure_names() -> tuple[str, ...]:
     """Return all names that select structures, as in ``to_onnx(…, fuse=[…])``.
 
-    They are those of the converter, of users' formulas and of users' functions.
+    They are the recognisers of the converter, of users' formulas and of users' functions.
     """
     own_structures = (op.structure for op in ops.defined_ops() if op.structure)
     formulas = (spelling.op.name for spelling in REGISTERED_FORMULAS)

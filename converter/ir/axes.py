@@ -4,9 +4,10 @@ Element (i, j, …) of a *view* is the element of its base at
 
     starts + sum of stride * digit
 
-The digits are those of the indices i, j, …. Each axis of a view is a row of *factors*, of which the
-last runs fastest. A factor goes along one axis of the base, or along none, where elements are
-repeated. An axis without factors has one entry, however long it is, which is repeated.
+The digits are those of the indices i, j, …. Each axis of a view is a sequence of *factors*, and the
+digit of the last factor changes fastest. A factor runs along one axis of the base, or along no
+axis, which means that elements are repeated. An axis without factors repeats a single entry,
+whatever its size is.
 
 Example: the transpose of a value [2, 3] is a view of shape [3, 2] with the groups ``(Factor(1, 1,
 3),)`` and ``(Factor(0, 1, 2),)`` and with starts (0, 0). Reshaped to [6], it has one group of these
@@ -45,8 +46,8 @@ class View(NamedTuple):
     """The value ``base``, seen through a rearrangement of its elements, such as a transposition or
     a reshape.
 
-    ``groups`` has the factors of each axis of the view. ``starts`` is the position in the base of
-    the view's first element.
+    ``groups`` contains the factors of each axis of the view. ``starts`` is the position in the base
+    of the view's first element.
     """
 
     base: Value
@@ -75,7 +76,7 @@ class View(NamedTuple):
     def has_full_axes(self) -> bool:
         """True if each axis of the view is a full axis of the base, or has size one.
 
-        Axes may be permuted or repeated, but not cut, reversed, split or merged.
+        The axes may be permuted or repeated. They may not be cut, reversed, split or merged.
         """
         shape = self.base.shape
         for group in self.groups:
@@ -160,7 +161,7 @@ class View(NamedTuple):
     def merge_axes(self, parts: Sequence[Sequence[int]], sizes: Mapping[int, Dim]) -> View:
         """Return the view in which the axes of each part are merged into one axis.
 
-        ``parts`` are lists of axes of the view. ``sizes`` has the size of each axis.
+        ``parts`` are lists of axes of the view. ``sizes`` contains the size of each axis.
         """
         parts_factors = [
             [self.groups[a] or (Factor(None, 0, sizes[a]),) for a in part] for part in parts
@@ -202,8 +203,8 @@ class View(NamedTuple):
     def rebase(self, base: Value, axes: Iterable[int | None]) -> View:
         """Return the same elements as a view of another base.
 
-        ``axes`` has the axis of the new base for each axis of the old base, or None if elements are
-        repeated along it.
+        ``axes`` contains the axis of the new base for each axis of the old base, or None if
+        elements are repeated along it.
         """
         view = self.compose(view_of(base, axes))
         assert view is not None, (self, base)
@@ -303,8 +304,8 @@ def _rename_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
 def _compose_digits(outer: View, inner: View) -> View | None:
     """Compose two views through the digits of their axes.
 
-    The base of ``outer`` has the elements of ``inner``. Return None if the elements are not regular
-    steps along axes of the base of ``inner``.
+    The base of ``outer`` contains the elements of ``inner``. Return None if the elements are not
+    regular steps along axes of the base of ``inner``.
     """
     axes = [_Digits(group) for group in inner.groups]
     starts = list(inner.starts)
@@ -327,8 +328,8 @@ def _compose_digits(outer: View, inner: View) -> View | None:
 class _Digits:
     """State of a composition of two views along one axis of the inner view.
 
-    ``group`` has the factors of that axis. ``low`` and ``high`` are the least and the largest digit
-    that the outer view reaches in each factor.
+    ``group`` contains the factors of that axis. ``low`` and ``high`` are the least and the largest
+    digit that the outer view reaches in each factor.
     """
 
     def __init__(self, group: Group) -> None:
@@ -391,7 +392,8 @@ class _Digits:
         return Factor(axis, 0 if axis is None else dims.as_dim(stride * base_stride), size)
 
     def has_no_carry(self) -> bool:
-        """Return True if every digit but the slowest stays within the size of its factor.
+        """Return True if every digit, except the slowest one, is always within the size of its
+        factor.
 
         Otherwise a step would carry into the next digit, which a view cannot express.
         """

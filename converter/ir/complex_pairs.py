@@ -32,7 +32,8 @@ def real_dtype(dtype: Any) -> Any:
 def real_type(shape: Any, dtype: Any) -> tuple[Any, Any]:
     """Return the shape and the dtype with which an array is represented in the graph.
 
-    A complex array becomes a real one with a trailing axis of two. Real arrays stay the same.
+    A complex array is represented by a real array with a trailing axis of size two. Real arrays are
+    not changed.
     """
     return ((*shape, 2), real_dtype(dtype)) if is_complex(dtype) else (shape, dtype)
 

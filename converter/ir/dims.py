@@ -55,7 +55,8 @@ def is_same_dim(a: Dim, b: Dim) -> bool:
     """Return True if two dimensions are equal for all sizes of the named dimensions."""
     if a is b:
         return True
-    if type(a) is type(b):  # first, because it is the most frequent case
+    if type(a) is type(b):
+        # This case is checked first, because it is the most frequent one.
         return bool(a == b)
     return is_static(a) == is_static(b) and bool(a == b)
 
@@ -93,7 +94,7 @@ def clip_at_zero(dim: Dim) -> Dim:
 def dilated_size(size: Dim, inner: int) -> Dim:
     """Return the size of an axis after ``inner`` entries are inserted between neighbours.
 
-    That is ``size + (size - 1) * inner``. An axis of size 0 stays empty.
+    That is ``size + (size - 1) * inner``. An axis of size 0 is still empty.
     """
     return clip_at_zero(as_dim(size + (size - 1) * inner)) if inner else size
 
@@ -196,7 +197,7 @@ INTEGER: dict[str, Callable[..., int]] = {
 
 
 def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """Return the integer value of a dimension. ``sizes`` has the size of each name in it."""
+    """Return the integer value of a dimension. ``sizes`` contains the size of each name in it."""
     if is_static(dim):
         return dim
     return fold_dims(
@@ -207,8 +208,8 @@ def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
 def substitute_sizes(params: Any, sizes: Mapping[str, int]) -> Any:
     """Return node parameters with every symbolic dimension replaced by its value.
 
-    Dicts, tuples and lists are searched. ``sizes`` has the size of each named dimension. Anything
-    else is returned unchanged.
+    Dicts, tuples and lists are searched. ``sizes`` contains the size of each named dimension.
+    Anything else is returned unchanged.
     """
     if isinstance(params, dict):
         return {k: substitute_sizes(v, sizes) for k, v in params.items()}

@@ -34,8 +34,8 @@ def lowest(dtype: Any) -> float | int | bool:
 def convert_as_xla(array: np.ndarray, dtype: Any) -> np.ndarray:
     """Convert an array to another dtype as XLA does.
 
-    A float beyond the limits of an integer dtype becomes the nearest limit, and NaN becomes zero.
-    numpy would wrap such numbers.
+    A float that exceeds the limits of an integer dtype is replaced by the nearest limit, and NaN is
+    replaced by zero. In numpy such numbers would wrap around.
     """
     if not (is_float(array.dtype) and is_integer(dtype)):
         return array.astype(dtype)

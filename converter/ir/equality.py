@@ -27,7 +27,7 @@ def _merge(
     """Merge equal nodes of a graph and its bodies, in place.
 
     ``nodes_by_key`` has earlier nodes of this graph and the graphs around it, by operands and
-    `node_key`. ``constants`` has the first constant of each content. ``replacements`` gets the
+    `node_key`. ``constants`` contains the first constant of each content. ``replacements`` gets the
     values that replace others, by the id of the replaced value.
     """
 
@@ -77,7 +77,8 @@ def _hashable(param: Any) -> Any:
     their constants, and long arrays in the middle.
     """
     kind = type(param)
-    if kind in _HASHABLE_TYPES:  # first, because most parameters are such
+    if kind in _HASHABLE_TYPES:
+        # This is checked first, because most parameters have one of these types.
         return kind, param
     if isinstance(param, (list, tuple)):
         return kind if kind not in (list, tuple) else None, *map(_hashable, param)
@@ -86,7 +87,7 @@ def _hashable(param: Any) -> Any:
     if isinstance(param, (float, complex, np.generic, np.ndarray)):
         array = np.asarray(param)
         return array.dtype, array.shape, array.tobytes()
-    # `True` is not `1`: an object is equal to others of its class alone.
+    # Objects are equal only if they have the same class, so `True` is not equal to `1`.
     return kind, param if _has_hash(param) else id(param)
 
 
@@ -97,7 +98,8 @@ def _has_hash(param: Any) -> bool:
     """Return True if a parameter can be hashed."""
     try:
         hash(param)
-    except TypeError:  # a frozen dataclass with a field that has no hash
+    except TypeError:
+        # A frozen dataclass may have a field that cannot be hashed.
         return False
     return True
 
@@ -105,8 +107,8 @@ def _has_hash(param: Any) -> bool:
 def is_same_program(a: Value, b: Value, inputs: Iterable[tuple[Value, Value]] = ()) -> bool:
     """Return True if two values are computed by the same operations from the same constants.
 
-    ``inputs`` are pairs of values that count as equal. If the computations read any other input or
-    parameter, the result is False.
+    ``inputs`` are pairs of values that are treated as equal. If the computations read any other
+    input or parameter, the result is False.
     """
     equal_pairs = {(id(x), id(y)) for x, y in inputs}
     stack = [(a, b)]

@@ -36,8 +36,8 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
 
     ``sizes`` has the size of each named dimension.
     """
-    # JAX compiles an operation again if it gets numpy arrays, and cannot batch or differentiate a
-    # mixture of both.
+    # All arrays are converted to JAX arrays. JAX compiles an operation again for numpy arrays, and
+    # it cannot batch or differentiate a mixture of numpy and JAX arrays.
     args = [jax.device_put(array) for array in args]
     params = dims.substitute_sizes(node.params, sizes)
     if node.op.broadcasts and node.op.formula is not None:
@@ -75,7 +75,7 @@ def evaluate(
 ) -> list[Any]:
     """Evaluate a graph on arrays and return its outputs.
 
-    ``params`` has arrays by parameter name. Parameters with a bound array may be left out.
+    ``params`` maps parameter names to arrays. Parameters with a bound array may be omitted.
     ``apply`` evaluates nodes without bodies.
     """
     outputs, _ = evaluate_bounded(graph, args, params, apply, ENDLESS)
@@ -116,7 +116,7 @@ def _to_jax_array(value: Value, array: Any) -> Any:
 
     The dtype has 32 bits in place of 64 if JAX is so configured.
     """
-    # An input that no node uses may have more bits than JAX is configured to.
+    # An input that no node uses may have a dtype of 64 bits even if JAX is configured for 32 bits.
     return jnp.asarray(array, jax.dtypes.canonicalize_dtype(value.dtype))
 
 
@@ -145,8 +145,8 @@ def _parameter_array(
     """Return the array of a parameter from ``params`` or its bound array, or the result of a weight
     program.
 
-    ``params`` has arrays by parameter name. ``env`` has computed arrays by value id, and gets those
-    of the program.
+    ``params`` contains arrays by parameter name. ``env`` has computed arrays by value id, and the
+    arrays of the program are added to it.
     """
 
     def read(value: Value) -> Any:
@@ -181,7 +181,7 @@ def _evaluate_graph(
     """Evaluate a graph or a body on arrays. Return its outputs and the largest number of loop
     turns.
 
-    ``outer`` has the arrays of the graphs around it, by value id.
+    ``outer`` contains the arrays of the graphs around it, by value id.
     """
     env = {**outer, **{id(v): a for v, a in zip(graph.inputs, args, strict=True)}}
 
@@ -224,9 +224,9 @@ def _values_read_last(graph: Graph) -> list[list[Value]]:
 def peak_memory(graph: Graph, sizes: Sizes) -> int:
     """Return an upper estimate of the bytes that an evaluation takes, without parameters.
 
-    ``sizes`` has the size of each named dimension. At each step the estimate counts the values that
-    a later step reads, and ``COPIES`` copies of the operands and results of the step, because its
-    rounding is varied (``converter.verify.noise``).
+    ``sizes`` contains the size of each named dimension. At each step the estimate counts the values
+    that a later step reads, and ``COPIES`` copies of the operands and results of the step, because
+    its rounding is varied (``converter.verify.noise``).
     """
 
     def bytes_of(values: Iterable[Value]) -> int:
@@ -328,7 +328,7 @@ def size_in_bytes(value: Value) -> float:
 # when the file is saved, tensor by tensor. Layout and plain arithmetic run in numpy, which needs no
 # compilation; other operations run in JAX.
 
-# A larger result stays in the graph unless it is no larger than its sources.
+# A result of more bytes than this stays in the graph, unless it is at most as large as its sources.
 MAX_GROWTH_BYTES = 1 << 20
 
 Read = Callable[[Value], Any]

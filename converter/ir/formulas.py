@@ -1,4 +1,7 @@
-"""Formulas in JAX of the composites: the operations that the converter itself adds to graphs."""
+"""Reference formulas in JAX of the composites.
+
+Composites are the operations that the converter adds to graphs.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +17,7 @@ from converter.errors import SaveError
 
 # A method of ``jax.image.resize`` with its ``antialias`` argument, or ``ALIGNED``.
 ResizeKind: TypeAlias = tuple[str, bool]
-# Linear, and the centres of the first and the last element keep their positions.
+# Linear interpolation in which the centres of the first and the last element do not move.
 ALIGNED: ResizeKind = ("linear-aligned", False)
 
 
@@ -49,7 +52,7 @@ def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> ja
 def elu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
     """Return x where it is positive, else alpha * (exp(x) - 1).
 
-    It is exact near 0, where ONNX's Elu loses digits.
+    The result is precise near 0, whereas ONNX's Elu loses precision there.
     """
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.minimum(x, 0)))
 
@@ -67,7 +70,7 @@ def celu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
 def leaky_relu(x: jax.Array, slopes: jax.Array | None = None, *, slope: float = 1) -> jax.Array:
     """Return x, multiplied by the slope where x is negative.
 
-    ``slopes`` has one slope per channel and takes the place of ``slope``.
+    ``slopes`` contains one slope per channel and is used instead of ``slope``.
     """
     return jnp.where(x >= 0, x, x * (slope if slopes is None else slopes))
 
@@ -86,7 +89,7 @@ def rotary(
 
     ``positions`` are the axes of ``x`` that number the positions. ``cos`` and ``sin`` of the angles
     are [*positions, width/2]. ``interleaved`` pairs neighbours instead of the two halves.
-    ``prefix`` says that the first positions are tokens that the program does not rotate. It does
+    ``prefix`` is true if the first positions are tokens that the program does not rotate. It does
     not change the result.
     """
     del prefix
@@ -147,8 +150,8 @@ def attention(
     The operands are [B, heads, S, width] or [B, S, heads*width]. If there are fewer ``kv_heads``
     than ``q_heads``, groups of query heads share one head of keys and values. A nonzero ``softcap``
     bounds the scores before the mask is added: softcap * tanh(scores / softcap). ``precision`` is
-    the dtype of the scores. ``hides`` says that the mask of the program replaces scores, whatever
-    their values. It does not change the result.
+    the dtype of the scores. ``hides`` is true if the mask of the program replaces scores, whatever
+    their values are. It does not change the result.
     """
     flat = q.ndim == 3
     if flat:
@@ -233,7 +236,7 @@ def resize(
 ) -> jax.Array:
     """Resample ``axes`` to ``sizes`` by the first of ``kinds``.
 
-    All ``kinds`` give the same result, so that each may be written.
+    The result is the same for all ``kinds``, so that any of them may be emitted.
     """
     method, antialias = kinds[0]
     return image_resize(x, axes=axes, sizes=sizes, method=method, antialias=antialias)
@@ -243,7 +246,7 @@ def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
     """Resample axes linearly so that the centres of the first and last elements keep their
     positions.
 
-    ``new_sizes`` has the size of the result by axis.
+    ``new_sizes`` contains the size of the result by axis.
     """
     for axis, count in new_sizes.items():
         size = x.shape[axis]
@@ -305,8 +308,8 @@ def factor(x: Any, *, least: float, most: float) -> Any:
     """Return x unchanged, after a check that weights can be multiplied by it without overflow.
 
     ``x`` is a scale or a divisor that is folded into weights, or the weights into which one is
-    folded. The check is that each absolute value is from ``least`` to ``most``. Otherwise sums that
-    were finite before may overflow or become NaN.
+    folded. Each absolute value has to be between ``least`` and ``most``. Otherwise a sum that is
+    finite in the original program may overflow or become NaN.
 
     **Raises** `SaveError` if a value is outside these bounds.
     """
@@ -387,7 +390,8 @@ def pool(
     none = ((0, 0), (0, 0))
     return lax.reduce_window(
         x,
-        np.asarray(start, x.dtype),  # a JAX array would be a tracer during tracing
+        # A numpy array, because a JAX array would become a tracer during tracing.
+        np.asarray(start, x.dtype),
         combine,
         (1, 1, *size),
         (1, 1, *strides),
@@ -411,7 +415,7 @@ def max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Arra
     """Return the gradient of max pooling with respect to ``x``.
 
     For each window of ``x``, the element of ``source`` is added at the position of the maximum.
-    ``window`` has the arguments of `pool` that describe the windows.
+    ``window`` contains the arguments of `pool` that describe the windows.
     """
     _, pull = jax.vjp(partial(pool, start=-jnp.inf, combine=lax.max, **window), x)
     return pull(source)[0]

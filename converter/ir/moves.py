@@ -193,7 +193,7 @@ def shortened_axis(node: Node) -> int | None:
 def slices_by_source(graph: Graph) -> dict[tuple[int, int], list[Node]]:
     """Return the slices that shorten one axis, by the id of the sliced value and the axis.
 
-    Slices in bodies are left out.
+    Slices in bodies are omitted.
     """
     table: dict[tuple[int, int], list[Node]] = defaultdict(list)
     for node in graph.nodes:
@@ -253,9 +253,9 @@ def plan_steps(view: View, shape: Shape) -> list[Step] | None:
 def _plan_arrangement(view: View, source: list[Factor], sizes: Shape, shape: Shape) -> list[Step]:
     """Return the steps that bring sliced elements into the order and the shape of the view.
 
-    They are a reshape, a transpose, a reshape and a broadcast, without those that have no effect.
-    ``source`` has the factors in the order of the base, ``sizes`` is the shape after slicing, and
-    ``shape`` is that of the view.
+    They are a reshape, a transpose, a reshape and a broadcast. Operations that have no effect are
+    omitted. ``source`` contains the factors in the order of the base, ``sizes`` is the shape after
+    slicing, and ``shape`` is that of the view.
     """
     runs = _contiguous_runs(source, [f for group in view.groups for f in group])
     ordered = sorted(runs, key=lambda run: source.index(run[0]))
@@ -282,7 +282,7 @@ def rearrange(editor: Editor, x: Value, split: Shape, order: Sequence[int], targ
     """Emit a reshape of ``x`` to ``split``, a transposition by the permutation ``order`` and a
     reshape to ``target``.
 
-    Operations without effect are left out.
+    Operations without effect are omitted.
     """
     for op, argument in _plan_rearrangement(x.shape, split, order, target):
         x = _EMITTERS[op](editor, x, argument)
@@ -295,8 +295,8 @@ def _plan_rearrangement(
     """Return the fewest operations for a reshape to ``split``, a transposition by ``order`` and a
     reshape to ``target``.
 
-    ``shape`` is the shape before them. Axes of size one may be anywhere in between. They stay where
-    that saves a reshape.
+    ``shape`` is the shape before them. Axes of size one may be anywhere in between. They are kept
+    if this avoids a reshape.
     """
     order = [i for i in order if not dims.is_same_dim(split[i], 1)]
     if order == sorted(order):
@@ -335,8 +335,8 @@ def _split_axis(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
     """Return the sizes into which a broadcast splits an axis of the view, and for each whether
     elements vary along it.
 
-    ``group`` has the factors of the axis, ``size`` is its size. An axis that no broadcast repeats
-    is not split.
+    ``group`` contains the factors of the axis, ``size`` is its size. An axis that no broadcast
+    repeats is not split.
     """
     repeated = any(f.axis is None for f in group)
     return [(f.size, f.axis is not None) for f in group] if repeated else [(size, bool(group))]
@@ -351,7 +351,8 @@ def _contiguous_runs(source: list[Factor], flat: list[Factor]) -> list[list[Fact
 
     Arguments:
         source: the factors in the order of the axes of the base.
-        flat: all factors in the order of the axes of the view, with those that repeat elements.
+        flat: all factors in the order of the axes of the view, including factors that repeat
+            elements.
     """
     runs: list[list[Factor]] = []
     previous: Factor | None = None

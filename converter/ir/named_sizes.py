@@ -37,9 +37,9 @@ class Origin:
 def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
     """Return for each name the axis of an input that determines its size.
 
-    ``shapes`` are those of the inputs. The names are in an order in which they can be solved. An
-    axis whose size is the name alone is preferred, then its least multiple. The last choice is an
-    axis that is linear in the name and whose other names are solved before, such as ``h+1`` or
+    ``shapes`` are the shapes of the inputs. The names are in an order in which they can be solved.
+    An axis whose size is the name alone is preferred, then its least multiple. The last choice is
+    an axis that is linear in the name and whose other names are solved before, such as ``h+1`` or
     ``2*N+h``.
     """
     solved: dict[str, Origin] = {}
@@ -69,8 +69,8 @@ def _solve_names(
     """Yield unsolved names with their origins: an axis determines a name if it is the only unsolved
     name in it.
 
-    ``named`` has the input, the axis and the size of each symbolic axis. ``solved`` has the origins
-    of the solved names.
+    ``named`` contains the input, the axis and the size of each symbolic axis. ``solved`` has the
+    origins of the solved names.
     """
     for i, axis, dim in named:
         unknown = size_names(dim) - solved.keys()
@@ -96,8 +96,8 @@ def _split_linear(dim: Dim, name: str) -> tuple[int, Dim]:
 def read_sizes(shapes: Sequence[Shape], array_shapes: Sequence[Sequence[int]]) -> dict[str, int]:
     """Return the size of each name in ``shapes``, read from the shapes of arrays.
 
-    ``shapes`` are those of the inputs, with named dimensions. ``array_shapes`` are those of the
-    arrays for them, in the same order.
+    ``shapes`` are the shapes of the inputs, with named dimensions. ``array_shapes`` are the shapes
+    of the arrays for these inputs, in the same order.
     """
     sizes: dict[str, int] = {}
     for name, origin in find_origins(shapes).items():
@@ -149,9 +149,9 @@ def parse_constraint(text: str) -> Constraint:
 def find_broken_constraint(constraints: Iterable[str], sizes: Sizes) -> str | None:
     """Return the text of the first constraint that these sizes violate, or None.
 
-    ``sizes`` has sizes by name. A constraint with a name of unknown size counts as kept. JAX may
-    have replaced a name by an expression, so that no shape has the name. Its size is then that of
-    the expression to which a constraint equates it.
+    ``sizes`` maps names to sizes. A constraint is treated as satisfied if it contains a name of
+    unknown size. JAX may have replaced a name by an expression, so that no shape contains the name.
+    Its size is then the size of the expression that a constraint sets equal to the name.
     """
     sizes_by_name = dict(sizes)
     for parsed in map(parse_constraint, constraints):
@@ -174,7 +174,7 @@ SEARCH_RADIUS = 64
 def nearest_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
     """Return sizes near the requested ones that obey the constraints, or None if none were found.
 
-    ``requested`` has sizes by name. Names that only the constraints have get sizes near 1.
+    ``requested`` maps names to sizes. Names that occur only in the constraints get sizes near 1.
     """
     parsed = [parse_constraint(text) for text in constraints]
     extra = set[str]().union(*(c.names for c in parsed)) - requested.keys()
@@ -200,7 +200,7 @@ def nearest_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int
 
 
 def _sizes_near(size: int, numbers: set[int]) -> list[int]:
-    """Return candidates for a size of at least one, those nearest to ``size`` first.
+    """Return candidates for a size of at least one, sorted by their distance to ``size``.
 
     They are all within ``SEARCH_RADIUS`` of ``size`` or of one of ``numbers``, the numbers in the
     constraints.

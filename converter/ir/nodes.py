@@ -30,8 +30,8 @@ class Value:
     ``const``) or output number ``index`` of ``node``. The numbers of a parameter are known only
     when the file is saved. They are then new ones, or those of the traced leaf (``bound``), or the
     result of a weight program: ``program`` is a value whose nodes compute it from other parameters.
-    ``known_bounds`` has the least and the largest number that a loop can give to an input of its
-    body. It is None unless these bounds are proved.
+    ``known_bounds`` contains the least and the largest number that a loop can give to an input of
+    its body. It is None unless these bounds are proved.
     """
 
     shape: Shape
@@ -78,7 +78,7 @@ class Node:
     outputs: list[Value] = field(default_factory=list)
     bodies: dict[str, Graph] = field(default_factory=dict)
     meaning: Meaning | None = None
-    source: tuple[Any, ...] = ()  # frames of the user's code from JAX, innermost first
+    source: tuple[Any, ...] = ()  # the stack frames of the user's code, innermost first
     refusal_reason: str = ""
 
     @property
@@ -127,8 +127,9 @@ class Graph:
     nodes: list[Node]
     params: list[Value] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
-    constraints: tuple[str, ...] = ()  # on named dimensions: "mod(h, 16) == 0"
-    facts: dict[tuple[Value, str], Fact] = field(default_factory=dict)  # by value and property
+    constraints: tuple[str, ...] = ()  # constraints on named dimensions, such as "mod(h, 16) == 0"
+    # The facts by value and property.
+    facts: dict[tuple[Value, str], Fact] = field(default_factory=dict)
 
     def replace_operands(self, resolve: Callable[[Value], Value]) -> None:
         """Replace every operand and output by ``resolve(value)``, also in bodies, in place."""
@@ -152,8 +153,8 @@ class Graph:
     def uses(self) -> dict[int, list[Node | None]]:
         """Return the nodes that read each value, by the value's id.
 
-        A node that reads a value twice is listed twice. A node reads also what its bodies capture.
-        ``None`` stands for the outputs of the graph.
+        A node that reads a value twice is listed twice. A node also reads the values that its
+        bodies capture. ``None`` represents the outputs of the graph.
         """
         table: dict[int, list[Node | None]] = {}
         for node in self.nodes:
@@ -195,8 +196,8 @@ class Graph:
 def _clone(graph: Graph, copies: dict[int, Value]) -> Graph:
     """Return a copy of a graph or body with its own nodes.
 
-    ``copies`` has the copies of values by the id of the original, and gets those of this graph.
-    Other values are shared.
+    ``copies`` contains the copies of values by the id of the original, and the copies of this graph
+    are added to it. Other values are shared.
     """
 
     def copy_of(value: Value) -> Value:
@@ -233,8 +234,8 @@ def make_node(
 ) -> Node:
     """Return a node with new outputs.
 
-    ``types`` has the shape and the dtype of each output. ``meaning`` and ``source`` are fields of
-    ``Node``.
+    ``types`` contains the shape and the dtype of each output. ``meaning`` and ``source`` are fields
+    of ``Node``.
     """
     node = Node(op, list(inputs), dict(params or {}), meaning=meaning, source=source)
     node.outputs = [Value(s, np.dtype(d), node=node, index=i) for i, (s, d) in enumerate(types)]

@@ -43,9 +43,9 @@ class Op:
     An ``elementwise`` operation computes each element in the same way. An operation that
     ``broadcasts`` has several operands, which are broadcast as in numpy. If it ``moves``, the
     elements of the result are elements of the first operand, at other positions. If it ``reduces``,
-    all elements along the parameter ``axes`` become one. If it ``forwards``, the results are the
-    operands. With ``zero_sign_is_open``, a zero in the result may have either sign. An operation
-    that ``calls`` runs user code, which a conversion never does.
+    all elements along the axes in its parameter ``axes`` are combined into one element. If it
+    ``forwards``, the results are the operands. With ``zero_sign_is_open``, a zero in the result may
+    have either sign. An operation that ``calls`` runs user code, which a conversion never does.
 
     ``triangle(params)`` says which triangle of the first operand, a matrix, is read. It returns two
     Booleans: whether it is the lower one, and whether the diagonal is excluded.
@@ -57,7 +57,7 @@ class Op:
 
     Reports count the ONNX operator of a composite: ``operator``, or ``alternative_operator`` if
     another one was written. ``structure`` is the name by which ``fuse=`` selects the recogniser;
-    ``needs`` has the structures from which it is built.
+    ``needs`` contains the structures from which it is built.
     """
 
     name: str

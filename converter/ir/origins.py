@@ -63,7 +63,8 @@ def nodes_to_compute(value: Value, computed_ids: Container[int]) -> Iterator[Nod
     Nodes whose outputs are in ``computed_ids`` are skipped. The caller has to add the outputs of
     each node before it requests the next.
     """
-    # Depth first without recursion: programs can be deep.
+    # This is a depth-first search without recursion, because a graph may be deeper than Python's
+    # recursion limit.
     stack = [value.node] if value.node is not None else []
     while stack:
         node = stack[-1]
@@ -85,8 +86,8 @@ def evaluate_value(
     """Return the array of a value.
 
     ``read`` returns the array of a value without a node. ``apply`` evaluates a node on the arrays
-    of its operands. ``memo`` has the arrays of values that are computed already, by id, and gets
-    the new ones.
+    of its operands. ``memo`` contains the arrays of values that are computed already, by id, and
+    gets the new ones.
     """
     for node in nodes_to_compute(value, memo):
         args = [memo[id(v)] if v.node is not None else read(v) for v in node.inputs]

@@ -41,7 +41,7 @@ def known_range(value: Value, depth: int = DEPTH) -> Range:
     """Return the range of a value, derived from the operations and constants that compute it.
 
     ``depth`` is the number of operations that are followed upwards. If nothing is known, the range
-    is that of the dtype.
+    is the range of the dtype.
     """
     return _memoized_range(value, depth, {})
 
@@ -57,8 +57,8 @@ def _compute_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
     """Return the range of a value: by the rule for its operation, from a constant or a loop bound,
     or that of the dtype.
 
-    ``depth`` is the number of operations that are followed upwards. ``memo`` has the known ranges
-    by value id.
+    ``depth`` is the number of operations that are followed towards the inputs. ``memo`` contains
+    the ranges that are already known, by value id.
     """
     dtype_range = _dtype_range(value)
     if value.kind == "const":
@@ -69,8 +69,8 @@ def _compute_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
     if node is None or depth == 0 or node.op not in _RANGES:
         return dtype_range
     interval = _RANGES[node.op](node, [_memoized_range(v, depth - 1, memo) for v in node.inputs])
-    # An integer beyond the limits of its dtype wraps. A float is rounded, but a bound that is a
-    # float itself is never passed by rounding.
+    # Integers wrap around if they exceed the limits of their dtype. Floats are rounded, but
+    # rounding cannot exceed a bound that is a float itself.
     return (
         interval
         if is_float(value.dtype) or interval.within(dtype_range.low, dtype_range.high)
@@ -82,7 +82,7 @@ def _dtype_range(value: Value) -> Range:
     """Return the range of all numbers of the value's dtype. Floats may be NaN."""
     if value.dtype.kind == "c":
         return Range(-math.inf, math.inf, nan=True)
-    # The plus makes a Boolean an integer: numpy cannot negate a Boolean.
+    # The unary plus converts a Boolean to an integer, because numpy cannot negate a Boolean.
     return Range(+lowest(value.dtype), +highest(value.dtype), is_float(value.dtype))
 
 
@@ -120,7 +120,8 @@ def _ranges_convert(node: Node, ranges: Sequence[Range]) -> Range:
     (r,) = ranges
     source, target = node.inputs[0].dtype, node.out.dtype
     if is_float(target):
-        is_exact = max(abs(r.low), abs(r.high)) <= 256  # integers that all floats of ONNX hold
+        # All float dtypes of ONNX represent these integers exactly.
+        is_exact = max(abs(r.low), abs(r.high)) <= 256
         return r if is_exact and not is_float(source) else _round_range(r, target)
     if not is_float(source) and target != np.bool_:
         return r
@@ -133,8 +134,8 @@ def _ranges_convert(node: Node, ranges: Sequence[Range]) -> Range:
 def _round_range(r: Range, dtype: np.dtype) -> Range:
     """Return the range after rounding to a float dtype.
 
-    It is wider by more than the rounding error. Beyond the largest number, elements become
-    infinite, or NaN in floats of 8 bits.
+    It is wider by more than the rounding error. Elements that exceed the largest number are
+    converted to infinity, or to NaN in floats of 8 bits.
     """
     limits = jnp.finfo(dtype)
     largest, epsilon, smallest = float(limits.max), float(limits.eps), float(limits.smallest_normal)
@@ -179,8 +180,8 @@ def _ranges_argmax(node: Node, _: Sequence[Range]) -> Range:
 
 
 def _ranges_clamp(node: Node, ranges: Sequence[Range]) -> Range:
-    """Return the range of ``clamp(low, x, high)``; ``ranges`` are those of the three. A bound that
-    may be NaN leaves it open."""
+    """Return the range of ``clamp(low, x, high)``; ``ranges`` are the ranges of the three operands.
+    A bound that may be NaN leaves it open."""
     low, x, high = ranges
     if low.nan or high.nan:
         return Range(-math.inf, math.inf, nan=True)
@@ -233,7 +234,8 @@ def _ranges_shift_right(node: Node, ranges: Sequence[Range]) -> Range:
 
 # --------------------------------------------------------------------------------- arithmetic
 
-# The bounds of integers are exact. For floats only the sign is derived, which rounding keeps.
+# The bounds of integers are exact. For floats only the sign is computed, because rounding does not
+# change it.
 
 
 def _ranges_sum(node: Node, ranges: Sequence[Range]) -> Range:
@@ -247,7 +249,8 @@ def _ranges_sum(node: Node, ranges: Sequence[Range]) -> Range:
 def _sign_range(low: float, high: float, nan: bool) -> Range:
     """Return the range of a sum of floats from ``low`` to ``high``: only its sign is known.
 
-    ``nan`` says that an operand may be NaN. If both signs occur, infinities may cancel to NaN.
+    ``nan`` is true if an operand may be NaN. If the operands may have both signs, the sum of two
+    infinities may be NaN.
     """
     has_both_signs = low < 0 < high
     return Range(0 if low >= 0 else -math.inf, 0 if high <= 0 else math.inf, nan or has_both_signs)

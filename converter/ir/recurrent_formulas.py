@@ -1,10 +1,11 @@
-"""What the recurrent operators of ONNX compute, as formulas in JAX.
+"""Reference formulas in JAX of the recurrent operators of ONNX.
 
     x: [T, B, I]    w: [1, gates * H, I]    r: [1, gates * H, H]    b: [1, 2 * gates * H]
     initial states: [1, B, H], zero if they are left out
 
-T is the number of steps, B the batch, I the width of the input and H that of the state. The results
-are the states after each step, [T, 1, B, H], and the states after the last, [1, B, H].
+T is the number of steps, B is the batch size, I is the width of the input and H is the width of the
+state. The results are the states after every step, [T, 1, B, H], and the states after the last
+step, [1, B, H].
 """
 
 from collections.abc import Callable, Sequence
@@ -30,8 +31,8 @@ def lstm(
     """Return the states of an LSTM after each step, then the last state and the last cell.
 
     Cell and state are c' = f * c + i * g and h' = o * act(c'). The gates are in the order i, o, f,
-    g. ``first`` are the initial state and cell. ``activations`` are those of the gates i, o and f,
-    of g, and of the cell. With ``reverse``, the steps run from the last to the first.
+    g. ``first`` are the initial state and cell. ``activations`` are the activations of the gates i,
+    o and f, of g, and of the cell. With ``reverse``, the steps run from the last to the first.
     """
     f, g, h = (ACTIVATION_FORMULAS[name] for name in activations)
 
@@ -59,8 +60,9 @@ def gru(
     """Return the states of a GRU after each step, then the last state.
 
     The state is h' = (1 - z) * n + z * h. The gates are in the order z, r, n. ``first`` is the
-    initial state. ``activations`` are those of z and r, and of n. With ``reset_last``, r is
-    multiplied with the product of the state and its matrix, otherwise with the state.
+    initial state. ``activations`` are the activation of z and r, and the activation of n. With
+    ``reset_last``, r is multiplied with the product of the state and its matrix, otherwise with the
+    state.
     """
     f, g = (ACTIVATION_FORMULAS[name] for name in activations)
     size = r.shape[-1]
@@ -84,7 +86,7 @@ def rnn(
 ) -> tuple[Array, ...]:
     """Return the states h' = act(x w + h r + b) after each step, then the last state.
 
-    ``first`` is the initial state. ``activations`` has the one activation.
+    ``first`` is the initial state. ``activations`` contains the one activation.
     """
     (f,) = (ACTIVATION_FORMULAS[name] for name in activations)
 

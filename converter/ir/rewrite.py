@@ -37,12 +37,13 @@ class Editor:
         self._replacements: dict[int, Value] = {}
         self._replaced: list[
             Value
-        ] = []  # keeps replaced values alive, so that no new value gets their id
+        ] = []  # references to replaced values, so that no new value can get the same id
         self.uses = count_uses(graph)
         self.facts = graph.facts
         self.memo: dict[Any, Any] = {}
         self.nodes: list[Node] = []
-        self.source: tuple[Any, ...] = ()  # source lines of the current node, for new nodes
+        # The source lines of the current node, which new nodes get too.
+        self.source: tuple[Any, ...] = ()
         self.changed = False
 
     def resolve(self, value: Value) -> Value:
@@ -91,7 +92,7 @@ class Editor:
         types: Sequence[tuple[Shape, Any]],
         params: Mapping[str, Any] | None = None,
     ) -> list[Value]:
-        """Append a node and return its outputs. ``types`` has the shape and the dtype of each
+        """Append a node and return its outputs. ``types`` contains the shape and the dtype of each
         output."""
         node = make_node(ops.op_by_name(op), inputs, types, params, source=self.source)
         self.nodes.append(node)
@@ -260,9 +261,9 @@ def count_uses(graph: Graph) -> Counter[int]:
 def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: SupportsDtype = supports_all) -> bool:
     """Apply to each node the rule for its operation, once, in topological order and in place.
 
-    ``rules`` has the rule of each operation. ``takes(operator, dtype)`` says whether the runtime
-    supports an ONNX operator in a dtype. Return True if any node was replaced. Dead nodes are left
-    in the graph.
+    ``rules`` contains the rule of each operation. ``takes(operator, dtype)`` says whether the
+    runtime supports an ONNX operator in a dtype. Return True if any node was replaced. Dead nodes
+    are left in the graph.
     """
     if rules.keys().isdisjoint([node.op for node in graph.walk()]):
         return False

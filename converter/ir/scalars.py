@@ -9,7 +9,8 @@ BROADCAST_OPS = (ops.broadcast_in_dim, ops.reshape)
 
 
 def scalar(value: Value) -> float | int | bool | None:
-    """Return the number of a constant with one element, also of a broadcast or reshape of one.
+    """Return the number of a constant with one element, or of a broadcast or reshape of such a
+    constant.
 
     Return None if the value is no such constant, or is complex.
     """

@@ -10,7 +10,7 @@ from converter.ir.nodes import Node
 class IndexedAxes(NamedTuple):
     """The axes of an operand that index vectors address.
 
-    ``limits`` has the largest start of a window along each of ``axes``.
+    ``limits`` contains the largest start of a window along each of ``axes``.
     """
 
     axes: tuple[int, ...]

@@ -1,2 +1,4 @@
-"""Passes that bring axes into the order of ONNX's operators. The graph can still be evaluated in
-JAX."""
+"""Passes that transpose operands to the layouts of ONNX operators.
+
+The graph can still be evaluated in JAX.
+"""

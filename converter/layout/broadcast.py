@@ -1,5 +1,7 @@
-"""Remove explicit broadcasts before elementwise operations, which broadcast their operands
-themselves."""
+"""Remove explicit broadcasts before elementwise operations.
+
+In ONNX these operations broadcast their operands themselves.
+"""
 
 import numpy as np
 

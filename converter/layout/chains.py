@@ -1,7 +1,8 @@
 """Shorten chains of reshapes, transposes and slices, and rewrite slices as other operators.
 
-A chain is a view of the value that it rearranges. Emitting it takes at most a slice, a reshape, a
-transpose and a reshape; each is left out where it changes nothing.
+A chain of such operations is represented by a view of the value before the chain. A view can be
+emitted as a slice, a reshape, a transpose and a second reshape. Each of these nodes is omitted if
+it changes nothing.
 """
 
 import numpy as np
@@ -25,9 +26,9 @@ _VIEW_OPS = (ops.reshape, ops.transpose, ops.slice)
 def _shorten_chain(node: Node, editor: Editor) -> Value | None:
     """Replace a chain of reshapes, transposes and slices that ends in ``node`` by fewer operations.
 
-    The chain is computed from the furthest value from which this saves operations. Operations with
-    other readers stay, so that they are not saved. Return None if nothing is saved, or if a slice
-    with a stride would be needed.
+    The chain is computed from the furthest value from which this saves operations. Operations that
+    other nodes read are kept, so that they are not counted as saved. Return None if nothing is
+    saved, or if a slice with a stride would be needed.
     """
     view: View | None = view_of(node.out)
     views: list[tuple[View, int]] = []
@@ -39,7 +40,7 @@ def _shorten_chain(node: Node, editor: Editor) -> Value | None:
         views += [] if view is None else [(view, removed)]
     for view, saved in reversed(views[1:]):
         steps = plan_steps(view, node.out.shape)
-        # Slices with a stride are slow.
+        # Slices with a stride larger than one are slow.
         has_stride = any(op is ops.slice and params[3] != 1 for op, params in steps or ())
         if steps is not None and len(steps) < saved and not has_stride:
             return emit_view(editor, view, node.out.shape)

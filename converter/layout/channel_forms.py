@@ -29,7 +29,8 @@ def move_before_ones(node: Node, editor: Editor) -> Value | None:
     ones = _inserted_ones(node) if len(node.outputs) == 1 else ()
     shape = _without(node.out.shape, ones)
     has_other_sizes = not all(dims.is_same_dim(node.out.shape[axis], 1) for axis in ones)
-    if not ones or has_other_sizes or len(shape) < 3:  # there is no axis of channels
+    if not ones or has_other_sizes or len(shape) < 3:
+        # The remaining shape has no channel axis.
         return None
     inputs = [_without_ones(editor, value, node.out.rank, ones) for value in node.inputs]
     changes = _AXIS_PARAMS[node.op](node, ones) if node.op in _AXIS_PARAMS else {}
@@ -39,8 +40,8 @@ def move_before_ones(node: Node, editor: Editor) -> Value | None:
 def _inserted_ones(node: Node) -> tuple[int, ...]:
     """Return the axes of size one that a reshape inserts into each operand of full rank.
 
-    Only operands of the result's shape count. An operation with parameters of axes may have
-    operands of other sizes. The result is empty if the reshapes differ, or if there is none.
+    Only operands of the result's shape are considered. An operation with parameters of axes may
+    have operands of other sizes. The result is empty if the reshapes differ, or if there is none.
     """
     has_axis_params = node.op in _AXIS_PARAMS
     operands = [

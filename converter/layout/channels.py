@@ -1,17 +1,18 @@
 """Bring values between convolutions into channels-first order.
 
-ONNX convolves and pools ``[batch, channels, space…]``. A network in channels-last order has two
-transposes around each convolution. Between two convolutions there are only operations that treat
-all elements alike: norms, activations, residual sums, pads, concatenations. The values that such
-operations connect are a *region*. All values of a region can be reordered without changing a
-number. A region is reordered if this saves transposes, counted over its whole border:
+The convolutions and pools of ONNX have operands of layout ``[batch, channels, space…]``. A network
+in channels-last order therefore has two transposes around each convolution. The operations between
+two convolutions can be computed in any order of axes: norms, activations, residual sums, pads,
+concatenations. The values that are connected by such operations are a *region*. All values of a
+region can be transposed together without changing a number. A region is transposed if this reduces
+the number of transposes at its border:
 
     saved: transposes of values that enter or leave the region
     paid:  other values that enter or leave it, unless reordering moves only axes of size one
 
-A last axis of two or three elements, such as the corners of boxes or the coordinates of bodies,
-moves to the front if many elements are broadcast or summed along the other axes, because a runtime
-broadcasts and sums in runs of the last axis.
+The last axis may have only two or three elements, such as the corners of boxes or the coordinates
+of bodies. It is moved to the front if many elements are broadcast or summed along the other axes,
+because runtimes are faster at broadcasts and sums if the last axis is long.
 """
 
 from collections import Counter, defaultdict
@@ -87,7 +88,8 @@ def _reorder_operand(value: Value, inverse: Order, editor: Editor) -> Value:
     full = editor.reshape(value, (*(1,) * (len(inverse) - value.rank), *value.shape))
     if inverse != _last_axis_first(len(inverse)):
         return editor.transpose(full, inverse)
-    # ONNX Runtime moves a transpose after a broadcast unless there is a reshape between them.
+    # ONNX Runtime's optimizer moves a transpose after a broadcast unless there is a reshape between
+    # them.
     long_axes = [axis for axis in inverse if not dims.is_same_dim(full.shape[axis], 1)]
     core = editor.reshape(value, tuple(full.shape[axis] for axis in sorted(long_axes)))
     transposed = editor.transpose(core, [sorted(long_axes).index(axis) for axis in long_axes])
@@ -205,10 +207,12 @@ def _cheapest_order(
     leaving = [(n.out, [r for r in readers[id(n.out)] if id(r) not in region_nodes]) for n in nodes]
     votes: Counter[Order] = Counter()
     for value in entering.values():
-        # An operand with fewer axes is broadcast; its order does not determine the region's order.
+        # An operand with fewer axes is broadcast, so the order of its axes does not determine the
+        # order of the region.
         if (order := _channels_order(value.node)) is not None and len(order) == nodes[0].out.rank:
             other_readers = (r for r in readers[id(value)] if id(r) not in region_nodes)
-            # A transpose with other readers stays, unless they are transposes and merge with it.
+            # A transpose that other nodes read cannot be removed, unless these nodes are
+            # transposes, which are merged with it.
             votes[order] += all(_channels_order(reader) for reader in other_readers)
     for _, outer_readers in leaving:
         reader_orders = {_channels_order(reader) for reader in outer_readers}
@@ -232,7 +236,7 @@ def _small_axis_first_order(
 
     It avoids broadcasts and sums in short runs of that axis, and costs transposes at the border of
     the region. Return None if it does not pay off, or if the last axis is longer than
-    `MAX_SMALL_AXIS`. The arguments are those of `_cheapest_order`.
+    `MAX_SMALL_AXIS`. The arguments have the same meaning as in `_cheapest_order`.
     """
     shapes = [node.out.shape for node in nodes]
     has_small_axis = all(dims.all_static(s) and 1 < s[-1] <= MAX_SMALL_AXIS for s in shapes)
@@ -271,8 +275,8 @@ def _reordered_inputs(
 ) -> Iterator[Value]:
     """Yield the operands from outside of the region that have to be transposed for the new layout.
 
-    ``inverse`` is the permutation to the new layout. Operands of which only axes of size one move
-    are left out.
+    ``inverse`` is the permutation to the new layout. Operands are omitted if only their axes of
+    size one are moved.
     """
     for value in _runtime_inputs(node, weight_ids):
         ones = (*(1,) * (len(inverse) - value.rank), *value.shape)
@@ -326,14 +330,14 @@ def _channels_order(node: Node | None) -> Order | None:
 def _runtime_inputs(node: Node, weight_ids: set[int]) -> list[Value]:
     """Return the operands that would be transposed at run time, not when the file is saved.
 
-    Constants, scalars and values with an id in ``weight_ids`` are left out.
+    Constants, scalars and values with an id in ``weight_ids`` are omitted.
     """
     return [v for v in node.inputs if v.kind != "const" and v.rank and id(v) not in weight_ids]
 
 
 def _can_be_reordered(op: Op) -> bool:
-    """Return True if the operation treats all axes alike, perhaps with parameters that name
-    axes."""
+    """Return True if the operation can be computed in any order of axes. Its parameters may contain
+    axis numbers."""
     return op.elementwise or op in _PARAMS
 
 

@@ -60,7 +60,8 @@ class MatrixProduct:
     def _reordering_cost(self, source_order: list[int], target_order: list[int]) -> int:
         """Return the cost of a change from one order of labels to another.
 
-        It is 2 for a transpose, 1 for a reshape alone, and 0 if nothing changes.
+        The cost is 2 if there is a transpose, 1 if there is only a reshape, and 0 if nothing
+        changes.
         """
         orders = (source_order, target_order)
         shapes = [[self.sizes[a] for a in labels] for labels in orders]
@@ -95,7 +96,7 @@ class MatrixProduct:
         return editor.reshape(product, shape)
 
     def _outer(self, editor: Editor) -> Value:
-        """Emit the product of broadcast operands, for contractions without summed axes."""
+        """Emit a contraction that sums over no axis as the product of its broadcast operands."""
         a = self._arrange_operand(editor, self.x, [[i] for i in [*self.batch, *self.left]])
         b = self._arrange_operand(editor, self.y, [[i] for i in [*self.batch, *self.right]])
         count = len(self.batch)
@@ -135,7 +136,7 @@ def to_matrix_product(node: Node, editor: Editor, weight_ids: set[int]) -> Value
 def _computation_dtype(node: Node) -> np.dtype:
     """Return the dtype to compute in: the widest float, so that rounding happens after the product.
 
-    If one of the dtypes is no float, it is that of the result.
+    If one of the dtypes is not a float, it is the dtype of the result.
     """
     dtypes = [node.out.dtype, *(v.dtype for v in node.inputs)]
     if not all(is_float(dtype) for dtype in dtypes):

@@ -1,8 +1,9 @@
 """Rewrite convolutions in ONNX's layout: [batch, channels, space…] and [out, in / groups, space…].
 
-JAX's ``conv_general_dilated`` takes the axes in any order, dilates and crops its input, and can
-group the batch. Features that ONNX's ``Conv`` and ``ConvTranspose`` lack become transposes,
-reshapes and pads around them. Those of weights are evaluated when the file is saved.
+JAX's ``conv_general_dilated`` supports any order of axes, dilated and cropped inputs, and groups of
+the batch. The operators ``Conv`` and ``ConvTranspose`` of ONNX do not have all of these features.
+The missing ones are emitted as transposes, reshapes and pads around the operator. If such a node
+depends only on weights, it is evaluated when the file is saved.
 """
 
 import itertools
@@ -55,11 +56,13 @@ def emit_convolution(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
     )
     order = tuple(numbers.out_spec)
     shape = tuple(node.out.shape[i] for i in order)
-    if x.rank == 2:  # ONNX needs at least one spatial axis
+    if x.rank == 2:
+        # A convolution in ONNX has at least one spatial axis.
         x, w = (editor.reshape(v, (*v.shape, 1)) for v in (x, w))
         window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
     operator_shape = shape if x.rank == len(shape) else (*shape, 1)
-    has_operator = is_float(x.dtype) and takes("Conv", x.dtype)  # integers have no operator
+    # There is no convolution operator for integers.
+    has_operator = is_float(x.dtype) and takes("Conv", x.dtype)
     if has_operator or not dims.all_static(w.shape[2:]):
         out = _convolve_by_operator(editor, x, w, window, operator_shape)
     else:
@@ -80,7 +83,7 @@ def _convolve_by_operator(
 ) -> Value:
     """Emit ``Conv`` or ``ConvTranspose`` with a result of this shape.
 
-    An input that is dilated, cropped or padded by named sizes is padded by a node of its own before
+    If an input is dilated, cropped or padded by named sizes, a separate node pads it before
     ``Conv``.
     """
     cuts = _transposed_cuts(window, w.shape[2:])
@@ -145,7 +148,8 @@ def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | No
         if not dims.all_static((size, low, high)):
             return None
         full_padding = (size - 1) * dilation
-        # A negative cut at the end is ``output_padding``, which has to be smaller than the stride.
+        # If the cut at the end is negative, it is passed as ``output_padding``, which has to be
+        # smaller than the stride.
         if low > full_padding or full_padding - high <= -spread:
             return None
         cuts.append((full_padding - low, full_padding - high))

@@ -130,7 +130,8 @@ def attention_3d_of_transposed(node: Node, editor: Editor) -> Value | None:
 
     Without these transposes, the 3-D layout would need others.
     """
-    # Operations that also work on the 3-D layout; a rotary embedding moves after the reshape.
+    # Operations that can also be applied in the 3-D layout. A rotary embedding is moved after the
+    # reshape.
     head_ops = (ops.reshape, ops.rotary_heads, ops.slice)
     sources = (source_behind(value, head_ops) for value in node.inputs[:3])
     return (

@@ -1,8 +1,11 @@
-"""Rewrite windowed reductions as ONNX's pooling operators, or as one strided slice per window
-element.
+"""Rewrite windowed reductions as pooling operators of ONNX.
 
-Pooling operators take floats as [batch, channels, space…] with at most three spatial axes. All
-other windows (integers, higher ranks) are separable and are reduced one axis after the other.
+If there is no such operator, the reduction combines strided slices, one for each element of the
+window.
+
+The operands of pooling operators are floats of shape [batch, channels, space…] with at most three
+spatial axes. All other reductions (of integers, or over more axes) are separable, so that they are
+computed along one axis after the other.
 """
 
 import math
@@ -48,7 +51,7 @@ class PoolKind:
 
 KINDS = {
     ops.reduce_window_max: PoolKind(ops.max_pool, ops.max, lowest, ops.reduce_max),
-    # This is the pooling of the negated values.
+    # The minimum is computed as the negated maximum of the negated values.
     ops.reduce_window_min: PoolKind(ops.max_pool, ops.min, highest, ops.reduce_min),
     ops.reduce_window_sum: PoolKind(ops.sum_pool, ops.add, lambda dtype: 0, ops.reduce_sum),
 }
@@ -125,9 +128,9 @@ def _has_pool_operator(
 def _windows_contain_elements(node: Node) -> bool:
     """Return True if each window contains an element that is not padding.
 
-    ``MaxPool`` does not give infinity for windows of padding only. A window that starts in padding
-    has to extend beyond it, and must not step over the operand. False is returned if the padding
-    has named sizes.
+    The result of ``MaxPool`` is not infinite for windows that contain only padding. If a window
+    starts in the padding, it has to extend into the operand, and must not step over the operand.
+    False is returned if the padding has named sizes.
     """
     p, shape = node.params, node.inputs[0].shape
     axes = zip(p["window_dimensions"], p["window_dilation"], p["padding"], shape, strict=True)
@@ -142,7 +145,7 @@ def _windows_contain_elements(node: Node) -> bool:
 def windows_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
     """Return True if no axis can be shorter than its window, for any named sizes.
 
-    ``lengths`` are the sizes of the axes. ``window`` has the parameters of a pool.
+    ``lengths`` are the sizes of the axes. ``window`` contains the parameters of a pool.
     """
     parts = zip(lengths, window["size"], window["padding"], window["dilation"], strict=True)
     return all(
@@ -157,8 +160,8 @@ def _negated(editor: Editor, x: Value) -> Value:
 
 
 def _prepare_window(node: Node, editor: Editor, filler: Any) -> tuple[Value, PoolWindow]:
-    """Return the operand of a windowed reduction, and the window along the axes where it does
-    anything.
+    """Return the operand of a windowed reduction, and the window along the axes on which it has an
+    effect.
 
     Padding that a pooling operator cannot do, and dilation of the operand, are done by a node
     before it. ``filler`` is the number of the new elements.
@@ -226,14 +229,14 @@ def _combine_slices(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind
 def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
     """Emit the gradient of max pooling or min pooling.
 
-    For minima the operand is negated. Return None for other selections, dtypes that are no floats,
-    and windows over no axis or over more than three.
+    For min pooling the operand is negated. Return None if elements are selected in another way, if
+    the dtype is not a float, or if the window extends over no axis or over more than three axes.
     """
     source, operand = node.inputs
     lowest = node.params["select_prim"] is lax.le_p
     if not (lowest or node.params["select_prim"] is lax.ge_p) or not is_float(operand.dtype):
         return None
-    # ``MaxPool`` finds only the positions of numbers above the lowest finite one.
+    # ``MaxPool`` returns correct positions only for numbers above the lowest finite number.
     zero = np.zeros((), operand.dtype)
     least = np.nextafter(np.asarray(jnp.finfo(operand.dtype).min, operand.dtype), zero)
     x, window = _prepare_window(node, editor, -least if lowest else least)

@@ -1,8 +1,9 @@
-"""Rewrite resizes in the layouts of runtimes: [batch, channels, space…], with resized space.
+"""Rewrite resizes in the layout of runtimes: [batch, channels, space…], where only space is
+resized.
 
-Optimizers move transposes through ``Resize``, so that channels-last order costs nothing extra.
-``Resize`` copies nearest neighbours one by one, so that slices of many elements are gathered
-instead.
+The optimizers of runtimes move transposes through ``Resize``, so that channels-last order takes no
+additional time. For nearest neighbours ``Resize`` copies one element at a time. If whole slices of
+many elements can be copied, they are therefore gathered instead.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """Transpose equal parts of a value together if each is reshaped and transposed in the same way.
 
 Queries, keys and values are often sliced from one product and transposed to [batch, heads,
-positions, width] separately. n slices, n reshapes and n transposes are equivalent to one reshape,
-one transpose that moves the parts to the front, and n selections. A part with another permutation
-(keys, for a matrix product) is transposed once more.
+positions, width] separately. The n slices, n reshapes and n transposes are replaced by one reshape,
+one transpose that moves the axis of the parts to the front, and n selections. If the permutation of
+a part is different (for example, keys in a matrix product), this part is transposed once more.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class SiblingPart(NamedTuple):
 
 
 class SiblingFamily(NamedTuple):
-    """All parts of a value along one of its axes, and one part with the most common permutation."""
+    """All parts of a value along an axis, and one part that has the most common permutation."""
 
     parts: list[SiblingPart]
     common: SiblingPart
@@ -48,7 +48,8 @@ def share_transposes(graph: Graph) -> bool:
     Return True if there were any. Only the main graph is searched.
     """
     uses = graph.uses()
-    # Only in the main graph: a body may read a value that it captures from outside at any time.
+    # This is done only in the main graph, because the nodes of a body may also read values from
+    # outside of the body.
     similar_slices = (
         _match_family([_match_sibling(node, axis, uses) for node in slices], axis)
         for (_, axis), slices in slices_by_source(graph).items()
@@ -103,7 +104,8 @@ def _match_sibling(node: Node, axis: int, uses: dict[int, list[Node | None]]) ->
 def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
     """Return the only reader of the node's output, or None if there are several or none.
 
-    ``uses`` has the nodes that read each value, by its id; None stands for an output of the graph.
+    ``uses`` contains the nodes that read each value, by its id; None stands for an output of the
+    graph.
     """
     readers = uses.get(id(node.out), [])
     return readers[0] if len(readers) == 1 else None

@@ -1,7 +1,7 @@
-"""Rewrite gathers of slices along one axis, as ``jnp.take`` and ``x[i]`` give them.
+"""Rewrite gathers of slices along one axis, such as the gathers of ``jnp.take`` and ``x[i]``.
 
-jnp makes negative indices positive by a comparison, a sum and a selection. ONNX's ``Gather``
-accepts negative indices, so these operations are removed.
+The functions of jnp convert negative indices to positive ones by a comparison, a sum and a
+selection. ONNX's ``Gather`` accepts negative indices, so these operations are removed.
 """
 
 from jax import lax
@@ -33,14 +33,15 @@ def _match_take(node: Node, editor: Editor) -> Value | None:
     entries_shape = (*x.shape[:axis], *index_shape, *x.shape[axis + 1 :])
     entries = editor.add(ops.take, [x, positions], entries_shape, x.dtype, {"axis": axis})
     result_axes = _result_axes(node, axis, len(index_shape))
-    collapsed = [a for a in range(entries.rank) if a not in result_axes]  # axes of one entry
+    # These are the axes of size one that the result does not have.
+    collapsed = [a for a in range(entries.rank) if a not in result_axes]
     return editor.reshape(editor.transpose(entries, [*collapsed, *result_axes]), node.out.shape)
 
 
 def _result_axes(node: Node, axis: int, index_rank: int) -> list[int]:
     """Return the axes of the taken value in the order of the gather's result.
 
-    ``axis`` is the indexed axis, which is left out; it has one entry if the result keeps it.
+    ``axis`` is the indexed axis, which is omitted; it has one entry if the result keeps it.
     ``index_rank`` is the rank of the indices.
     """
     numbers, rank = node.params["dimension_numbers"], node.inputs[0].rank

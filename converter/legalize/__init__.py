@@ -1,2 +1,4 @@
-"""Rewrite operations that the target lacks or leaves undefined: bounds, divisions, dtypes,
-deviations."""
+"""Rewrite operations that the target does not support or does not define.
+
+These are indices out of bounds, divisions by zero, dtypes without kernels, and deviations.
+"""

@@ -1,14 +1,14 @@
 """Apply JAX's rules for out-of-bounds indices, so that all indices are within bounds afterwards.
 
 ``clip`` moves a window inside the operand. ``fill_or_drop`` reads a fill value for a gather out of
-bounds, and drops a scatter out of bounds. ONNX has neither, and counts negative indices from the
-end.
+bounds, and drops a scatter out of bounds. ONNX has neither of these modes, and in ONNX negative
+indices count from the end.
 
-``promise_in_bounds`` leaves the result of a broken promise undefined; XLA clips gathers and drops
-scatters. This pass does the same in a strict conversion. Otherwise it does so only where it costs
-nothing or the program relies on it: where the indices are known, where windows are wider than one
-entry, and where the program itself expects indices out of bounds (``promises``). The report lists
-all other promises, which are accepted.
+With ``promise_in_bounds`` the result is undefined if an index is out of bounds. XLA then clips the
+indices of a gather and drops the updates of a scatter. In a strict conversion this pass does the
+same. Otherwise it does so in three cases: the indices are known, a window is larger than one entry,
+or the program itself expects indices out of bounds (``promises``). In all other cases the promise
+is accepted and listed in the report.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
     """Return a gather with clamped indices, and with the fill value where an index was out of
     bounds.
 
-    Return None if ``accepts_promise`` accepts the gather as it is.
+    Return None if ``accepts_promise`` accepts the gather without a change.
     """
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
@@ -109,7 +109,8 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
     """Return a scatter whose indices are within bounds.
 
     Indices are clamped if JAX clips them. Otherwise windows out of bounds are written to appended
-    rows, which are cut off again. Return None if ``accepts_promise`` accepts the scatter as it is.
+    rows, which are cut off again. Return None if ``accepts_promise`` accepts the scatter without a
+    change.
     """
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
@@ -179,7 +180,8 @@ def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
     if not limits or _are_known_in_bounds(indices, limits):
         return indices
     if indices.dtype.itemsize < 4:
-        indices = editor.convert(indices, np.int32)  # limits may not fit
+        # The limits may not be representable in the dtype of the indices.
+        indices = editor.convert(indices, np.int32)
     zero = const(0, indices.dtype)
     inputs = [zero, indices, _limit_values(editor, limits, indices.dtype)]
     return editor.add(ops.clamp, inputs, indices.shape, indices.dtype)
@@ -231,7 +233,8 @@ def _are_unchanged(editor: Editor, indices: Value, clamped: Value) -> Value:
 
 
 def _legalize_dynamic_slice(node: Node, editor: Editor) -> Value | None:
-    """Rewrite a dynamic slice with constant starts as a slice, and one of a single entry as a take.
+    """Rewrite a dynamic slice with constant starts as a slice, and a dynamic slice of a single
+    entry as a take.
 
     Return None for other dynamic slices, or if a size is symbolic.
     """
@@ -249,8 +252,8 @@ def _legalize_dynamic_slice(node: Node, editor: Editor) -> Value | None:
 
 
 def _take_entry(node: Node, editor: Editor) -> Value | None:
-    """Rewrite a dynamic slice as a take if it is one entry long along one axis and complete along
-    the others.
+    """Rewrite a dynamic slice as a take if it has one entry along one axis and all entries along
+    the other axes.
 
     Return None for other dynamic slices.
     """

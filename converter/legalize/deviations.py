@@ -1,8 +1,8 @@
-"""Cases in which ONNX's operators give other numbers than JAX for some inputs.
+"""Cases in which the results of ONNX operators differ from JAX for some inputs.
 
-By default the operator is used and the case is reported. A strict conversion emits more nodes
-instead. The quirks of a runtime add further cases (``converter/targets``). Arithmetic whose exact
-form costs nothing measurable is always exact.
+By default the operator is used and the case is reported. In a strict conversion, additional nodes
+compute JAX's result. The quirks of a runtime add further cases (``converter/targets``). If the
+exact form of an arithmetic operation is not measurably slower, it is always used.
 """
 
 import math
@@ -70,7 +70,7 @@ def _scatter_nan(node: Node, editor: Editor) -> Value:
     """Rewrite a scatter of maxima or minima so that it is NaN where a NaN was combined with any
     number.
 
-    The same scatter of flags tells where.
+    The positions of NaN are computed by the same scatter, applied to flags that mark NaN.
     """
     x, indices, updates = node.inputs
     out = editor.copy_with_operands(node, node.inputs)
@@ -203,8 +203,8 @@ can."""
 
 
 def deviations(target: Target) -> dict[Op, Deviation]:
-    """Return the deviations of a target by operation: those of ONNX, and those of the target's
-    quirks."""
+    """Return the deviations of a target by operation. They are the deviations of ONNX and the
+    deviations of the target's quirks."""
     of_quirks = (quirk.deviations.items() for quirk in target.quirks)
     return {**COMMON_DEVIATIONS, **dict(chain.from_iterable(of_quirks))}
 
@@ -232,9 +232,9 @@ def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) 
 
 # --------------------------------------------------------------------------------- always exact
 
-# ONNX leaves some results undefined that JAX defines: integers divided by zero, conversions of
-# floats out of the range of an integer type, and clamps with a NaN bound. Operations whose
-# operands are known to be in range stay as they are.
+# Some results are defined in JAX but undefined in ONNX: the division of an integer by zero, the
+# conversion of a float that is out of the range of the integer type, and a clamp with a NaN bound.
+# Operations are not changed if their operands are known to be in range.
 
 
 def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
@@ -255,7 +255,7 @@ def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
         nan = editor.compare(ops.ne, x, x)
         clamped = editor.where(nan, const(0, x.dtype), clamped)
     result = editor.convert(clamped, dtype)
-    # The ends of the range may not be representable as floats.
+    # The limits of the integer type may not be representable as floats.
     for op, bound, number in ((ops.gt, top, high), (ops.lt, bottom, low)):
         if int(bound.const) != number:
             is_beyond = editor.compare(op, x, bound)

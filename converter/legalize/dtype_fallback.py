@@ -70,7 +70,7 @@ def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[
     """Return the results of a node that is computed in a wider dtype, or None if the target has a
     kernel.
 
-    ``missing`` has the dtypes without a kernel.
+    ``missing`` contains the dtypes without a kernel.
     """
     dtype = node.inputs[missing.first_operand].dtype
     return (
@@ -85,8 +85,8 @@ def _compute_in_wider_dtype(
 ) -> list[Value]:
     """Return the results of a node whose operands of ``dtype`` are converted to a wider dtype.
 
-    ``missing`` has the wider dtype, and says whether results are converted back. Parameters that
-    name the dtype are changed too.
+    ``missing`` contains the wider dtype, and whether results are converted back. Parameters that
+    contain the dtype are also changed.
     """
     wider_dtype = np.dtype(missing.conversions[dtype.name])
     shifted = missing.keeps_order and dtype == np.uint64

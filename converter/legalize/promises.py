@@ -79,7 +79,8 @@ def index_roots(indices: Value, body_operands: Mapping[int, Value]) -> set[int]:
     conversions.
 
     Negative indices may have been counted from the end: the root of ``where(i < 0, i + n, i)`` is
-    ``i``. ``body_operands`` has the operand of the loop or branch for each input of a body, by id.
+    ``i``. ``body_operands`` contains the operand of the loop or branch for each input of a body, by
+    id.
     """
     return {
         id(v)
@@ -201,7 +202,7 @@ def _collect_sources(
     """Return the values and everything that they are computed from, as far as ``sources`` leads.
 
     ``sources`` returns the operands to follow from a value. An input of a body leads to the operand
-    outside of it, which ``body_operands`` has by id.
+    outside of it, which ``body_operands`` contains by id.
     """
     visited: dict[int, Value] = {}
     stack = [*values]

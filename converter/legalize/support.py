@@ -1,7 +1,7 @@
-"""Rewrite or refuse nodes in forms that the target does not run.
+"""Rewrite nodes in forms that the target does not run, or raise an error for them.
 
-A target's ``forms`` define which ones it runs. Earlier passes emit nodes in these forms; this pass
-checks all nodes, including those of users' rules.
+The ``forms`` of a target define the forms that it runs. Earlier passes already emit their nodes in
+these forms. This pass checks all nodes, including the nodes that users' rules emit.
 """
 
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ def _rewrite_form(
 def refuse_misfits(graph: Graph, target: Target, opset: int) -> None:
     """Set `Node.refusal_reason` on each node whose form the target does not run at this opset.
 
-    Lowering such a node raises an error with this text. It says why the target does not run the
-    node.
+    Lowering such a node raises an error with this text. It is the reason why the target does not
+    run the node.
     """
     for node in graph.walk():
         form = target.forms.get(node.op)

@@ -25,8 +25,8 @@ def is_batchable(node: Node, length: int) -> bool:
     """Return True if a node can be batched over all steps of a loop, and its results stay small
     enough.
 
-    JAX must be able to evaluate it: no user code, no bodies except those of a scan, static shapes.
-    ``length`` is the number of steps.
+    JAX must be able to evaluate it: it has static shapes, runs no user code, and has no bodies
+    except the body of a scan. ``length`` is the number of steps.
     """
     if node.op is ops.scan:
         is_possible = all(is_batchable(inner, length) for inner in node.bodies["body"].nodes)
@@ -42,7 +42,7 @@ def batch_nodes(
 ) -> list[Value]:
     """Append nodes of a step, batched over all steps, and return the batched results.
 
-    ``results`` are the values of a step that are wanted. ``full_arrays`` has the arrays of all
+    ``results`` are the values of a step that are wanted. ``full_arrays`` contains the arrays of all
     steps, by the id of the value that a step reads. Other operands are the same in all steps.
     """
     result_ids = {id(v) for n in nodes for v in n.outputs}
@@ -61,7 +61,7 @@ def _trace_function(
 ) -> list[Value]:
     """Append the traced operations of a JAX function on operands, and return its results.
 
-    ``source`` has the frames of the user's code for the new nodes.
+    ``source`` contains the frames of the user's code for the new nodes.
     """
     closed = jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in operands))
     return Decomposer(Constants([], Names()), source).inline(closed, operands, editor.nodes)
@@ -112,13 +112,13 @@ def _select_stateless(scan: Scan) -> list[Node]:
     results, stacked over all steps, takes more bytes than the larger of two limits: `SMALL_RESULT`,
     and `GROWTH` times the bytes of the largest of these arrays:
 
-    - the arrays that the node reads. A value of a step counts as the scanned array that it is a
-      part of. A result of another selected node counts as the largest array that counts for that
-      node.
+    - the arrays that the node reads. For a value that is one step's part of a scanned array, the
+      size of the whole array is used. For the result of another selected node, the largest of the
+      arrays of that node is used.
     - the stacked results of the loop.
 
-    Broadcasts are left out if only nodes that stay in the loop, or other such broadcasts, read
-    them.
+    Broadcasts are omitted if they are read only by nodes that stay in the loop, or by other such
+    broadcasts.
     """
     state_ids, inner = {id(carry.inner) for carry in scan.carries}, scan.inner_ids()
     largest_result = max((size_in_bytes(s.full) for s in scan.stacked), default=0)

@@ -57,7 +57,8 @@ def _scan_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
 def _while_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
     """Yield the inputs of a while loop's condition and body with their ranges.
 
-    In the body, the condition holds. A state that counts up by one is at least its start.
+    In the body, the condition holds. If a state is incremented by one in each step, it is at least
+    its initial value.
     """
     cond, body = node.bodies["cond"], node.bodies["body"]
     tests = list(_conjuncts(cond.outputs[0]))

@@ -1,7 +1,6 @@
-"""Rules for loops: counters, constant and unused states, invariants, unrolling, and batching.
+"""Rules that simplify, unroll or batch loops.
 
-A runtime takes 1 µs for a step of a loop in addition to its nodes, 10 µs for the loop, and 0.3 µs
-for a node.
+A runtime takes 10 µs for a loop, 1 µs for each of its steps, and 0.3 µs for each node.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +68,8 @@ def has_states(scan: Scan, editor: Editor) -> bool:
     """Return True if a result that is read may depend on a state that changes and is not a
     counter."""
     if scan.length > MAX_CONSTANT_STEPS:
-        return True  # a counter of so many steps stays in the loop
+        # With so many steps, counters are not replaced by constants and stay in the loop.
+        return True
     used = [c.after for c in scan.carries if editor.uses[id(c.final)]]
     needed = scan.source_ids([*used, *(s.inner for s in scan.stacked)])
     states = [c for c in scan.carries if c.after is not c.inner and _increment(c) is None]
@@ -179,7 +179,7 @@ def _shorten_scan(node: Node, editor: Editor, nested: set[int]) -> Sequence[Valu
     """Apply the rules for loops to a scan, or unroll it if none applies. Return its results, or
     None if it is unchanged.
 
-    ``nested`` has the ids of the first results of scans inside of other loops.
+    ``nested`` contains the ids of the first results of scans inside of other loops.
     """
     scan = Scan.from_node(node, editor)
     if scan is None:

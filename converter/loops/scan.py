@@ -47,7 +47,7 @@ class StackedResult:
 class DeferredNodes:
     """Nodes of a step that are batched after the loop, with the results that they compute.
 
-    ``full`` has the arrays of all steps, by the id of the value that a step reads.
+    ``full`` contains the arrays of all steps, by the id of the value that a step reads.
     """
 
     nodes: list[Node]

@@ -69,12 +69,15 @@ def _shift_right(x: Term, shift: int) -> Term:
     return x.apply("BitShift", shift, direction="RIGHT")
 
 
-MASKS = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)  # every 2nd, 4th, 8th field
+# Masks that select every second field of 1, 2 and 4 bits.
+MASKS = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)
 
 
 def _count_ones(x: Term) -> Term:
-    """Count the ones in a uint64: sums of pairs, of groups of four, of bytes, then of all bytes by
-    one product."""
+    """Return the number of ones in the bits of a uint64.
+
+    The bits are summed in pairs, then in groups of four, then in bytes. A product sums all bytes.
+    """
     one, two, four = (x.number(mask) for mask in MASKS)
     pairs = x - _shift_right(x, 1).apply("BitwiseAnd", one)
     high = _shift_right(pairs, 2)
@@ -106,8 +109,8 @@ def _shift(b: Builder, x: Term, shift: ir.Value, direction: str) -> Term:
     """Shift the bits of ``x`` as an unsigned integer of 32 or 64 bits, the only types of
     ``BitShift``.
 
-    ``direction`` is "LEFT" or "RIGHT". A shift by the number of bits or more gives zero, as in JAX.
-    Widening through the unsigned type of the same width fills with zeros on the left.
+    ``direction`` is "LEFT" or "RIGHT". The result of a shift by the number of bits or more is zero,
+    as in JAX. Widening through the unsigned type of the same width fills with zeros on the left.
     """
     bits = x.dtype.itemsize * 8
     shift_dtype = np.dtype(np.uint64 if bits == 64 else np.uint32)
@@ -117,15 +120,18 @@ def _shift(b: Builder, x: Term, shift: ir.Value, direction: str) -> Term:
         shifted = unsigned.apply("BitShift", unsigned.number(constant_shift), direction=direction)
     else:
         amount = Term(b, shift).cast(np.int64).apply("Min", bits).cast(shift_dtype)
-        is_in_range = amount < bits  # C++ leaves larger shifts undefined
+        # The result of a shift by the number of bits or more is undefined in C++.
+        is_in_range = amount < bits
         shifted = unsigned.apply("BitShift", amount, direction=direction)
-        shifted = shifted * is_in_range.cast(shift_dtype)  # Where has no kernel for uint64
+        # ONNX Runtime has no kernel of Where for uint64, so the value is multiplied by the
+        # condition.
+        shifted = shifted * is_in_range.cast(shift_dtype)
     return shifted if x.dtype == shift_dtype else shifted.cast(f"uint{bits}").cast(x.dtype)
 
 
 @lowers(ops.shift_left, ops.shift_right_logical)
 def _(b: Builder, x: ir.Value, shift: ir.Value) -> ir.Value:
-    """Lower a shift that fills with zeros. ``shift`` has the number of bits."""
+    """Lower a shift that fills with zeros. ``shift`` contains the number of bits."""
     return _shift(b, Term(b, x), shift, "LEFT" if b.node.op is ops.shift_left else "RIGHT").value
 
 
@@ -134,7 +140,7 @@ def _(b: Builder, x: ir.Value, shift: ir.Value) -> ir.Value:
     """Lower an arithmetic shift: negative numbers are shifted as complements, ``~(~x >> n)`` with
     ``~x = -1 - x``.
 
-    The highest bit of an unsigned integer counts as a sign too, as in JAX.
+    The highest bit of an unsigned integer is also treated as a sign, as in JAX.
     """
     bits = b.out.dtype.itemsize * 8
     signed_dtype = np.int64 if bits == 64 else np.int32
@@ -221,7 +227,8 @@ def _bits_to_float(bits: Term, dtype: np.dtype) -> Term:
     steps = (head - normal).cast(np.float64)
     size = digits * _two_to(steps + (info.minexp - info.nmant))
     size = magnitude.apply("Greater", _infinity(dtype)).where(math.nan, size)
-    sign = negative.where(size.number(-1), 1)  # Neg may make 0 of 0
+    # Neg is not used, because it may return 0 instead of -0.
+    sign = negative.where(size.number(-1), 1)
     return (size * sign).cast(dtype)
 
 

@@ -37,12 +37,12 @@ class ModelState:
     origins: dict[str, tuple[ir.Value, Origin]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     errors: list[UnsupportedError] | None = None  # if a list, errors are collected here
-    has_source_lines: bool = False  # whether nodes get their source line
-    domains: dict[str, int] = field(default_factory=dict)  # version of each domain but ONNX's own
+    has_source_lines: bool = False  # whether the source line is written to each node
+    # The version of each operator domain other than ONNX's.
+    domains: dict[str, int] = field(default_factory=dict)
     user_op_names: frozenset[str] = frozenset()  # names of users' own primitives
-    reserved: frozenset[str] = (
-        frozenset()
-    )  # names of inputs, parameters and outputs, cut at any "_"
+    # The names of inputs, parameters and outputs, and each of their beginnings before a "_".
+    reserved: frozenset[str] = frozenset()
 
     def fresh(self, stem: str) -> str:
         """Return an unused name ``stem_0``, ``stem_1`` …, the same on every run.
@@ -96,7 +96,7 @@ class Builder:
 
     def op(self, name: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
         """Emit an ONNX node with one output and return the output. Attributes that are ``None`` are
-        left out.
+        omitted.
 
         An operator of another domain than ONNX's needs ``domain``, and ``version`` if it is not 1.
         """
@@ -114,7 +114,7 @@ class Builder:
     ) -> Sequence[ir.Value]:
         """Emit an ONNX node with ``outputs`` outputs and return them.
 
-        An input that is None is left out. The other arguments are those of `op`.
+        An input that is None is omitted. The other arguments have the same meaning as in `op`.
         """
         if domain:
             self.shared.domains[domain] = version
@@ -184,9 +184,9 @@ class Builder:
         """Reshape a value from the shape ``before`` to the shape ``after``, or return it if they
         are equal.
 
-        ONNX copies unchanged named dimensions, and infers one other. ``Squeeze`` is used for a
-        scalar result: optimizers for transformers treat a ``Reshape`` whose target has no elements
-        as one that changes nothing.
+        In ONNX a ``Reshape`` can copy named dimensions that do not change, and infer one other
+        dimension. For a scalar result ``Squeeze`` is used, because optimizers for transformers
+        assume that a ``Reshape`` with an empty target shape changes nothing.
         """
         if dims.is_same_shape(before, after):
             return x
@@ -201,7 +201,7 @@ class Builder:
                 target.append(0)
             else:
                 target.append(-1)
-        # ONNX cannot infer a dimension if another one may be zero.
+        # ``Reshape`` cannot infer a dimension if another dimension may be zero.
         is_determined = all(
             dims.is_at_least(d, 1) for t, d in zip(target, after, strict=True) if t != -1
         )
@@ -329,8 +329,8 @@ class Builder:
     ) -> tuple[Builder, list[ir.Value]]:
         """Return a builder for a subgraph, and the inputs of the subgraph.
 
-        The inputs are first ``extra``, each a name, a shape and a dtype, then those of the body.
-        They get names that begin with ``name``.
+        The inputs are first ``extra`` (for each input a name, a shape and a dtype), then the inputs
+        of the body. They get names that begin with ``name``.
         """
         label = self.shared.fresh(name)
         body_inputs = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]

@@ -1,4 +1,4 @@
-"""Coefficients of approximations; those of polynomials start with the highest power."""
+"""Coefficients of approximations; the coefficients of polynomials start with the highest power."""
 
 # fmt: off
 
@@ -12,7 +12,7 @@ ERF_INV_FAR = (
     0.00943887047, 1.00167406, 2.83297682,
 )
 
-# the same in double precision: for w < 6.25, for w < 16, and beyond
+# The same function in double precision: for w < 6.25, for w < 16, and for larger w
 ERF_INV_64_NEAR = (
     -3.64441206401782e-21, -1.6850591381820166e-19, 1.28584807152564e-18, 1.1157877678025181e-17,
     -1.333171662854621e-16, 2.0972767875968562e-17, 6.637638134358324e-15, -4.054566272975207e-14,

@@ -44,7 +44,8 @@ def _(b: Builder, x: ir.Value, *slopes: ir.Value, slope: float = 1) -> ir.Value:
 @lowers(ops.layer_norm, ops.softmax, ops.log_softmax)
 @lowers(ops.rms_norm, since=SINCE["RMSNormalization"])
 def _(b: Builder, *xs: ir.Value, axis: int, epsilon: float | None = None) -> ir.Value:
-    """Lower norms and softmax. ONNX's axis is negative: it counts from the end."""
+    """Lower norms and softmax. The axis is written as a negative number, which counts from the
+    end."""
     return b.op(operator_name(b.node.op), *xs, axis=axis - b.out.rank, epsilon=epsilon)
 
 
@@ -103,7 +104,7 @@ def _(
     precision: Any,
     hides: bool,
 ) -> ir.Value:
-    """Lower attention to ``Attention``. Attributes with ONNX's default are left out.
+    """Lower attention to ``Attention``. Attributes that have ONNX's default value are omitted.
 
     The numbers of heads are needed only if the operands are 3-D. ``hides`` does not change the
     operator.
@@ -162,8 +163,8 @@ def _(
 ) -> Any:
     """Lower a recurrent layer to ``LSTM``, ``GRU`` or ``RNN``.
 
-    The operands are x, w, r, b and the initial states. ONNX has the lengths of the sequences
-    between, which are left out.
+    The operands are x, w, r, b and the initial states. In ONNX the lengths of the sequences come
+    between b and the initial states; they are omitted.
     """
     names = [ACTIVATION_NAMES[name] for name in activations]
     hard_sigmoid_count = names.count("HardSigmoid")
@@ -180,7 +181,8 @@ def _(
     )
 
 
-# JAX ignores samples outside of the image and renormalizes; PyTorch's cubic repeats the edge.
+# JAX ignores samples outside of the image and normalizes the remaining weights. The cubic method of
+# PyTorch repeats the pixels at the edge.
 RESIZE_ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("nearest", False): {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
     ("linear", False): {"mode": "linear"},
@@ -189,7 +191,8 @@ RESIZE_ATTRIBUTES: dict[ResizeKind, dict[str, Any]] = {
     ("cubic", True): {"mode": "cubic", "antialias": 1, "exclude_outside": 1, "cubic_coeff_a": -0.5},
     ("cubic-pytorch", False): {"mode": "cubic", "antialias": 1},
 }
-# Exact for integer multiples of every size, and measured to be the fastest.
+# This mode is exact if every size is multiplied by an integer, and it was the fastest one in
+# measurements.
 INTEGER_SCALE_ATTRIBUTES = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
@@ -197,8 +200,8 @@ INTEGER_SCALE_ATTRIBUTES = {"coordinate_transformation_mode": "asymmetric", "nea
 def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any) -> ir.Value:
     """Lower a resize with the sizes of all axes.
 
-    ``axes`` with only their sizes (opset 18) are not used: an optimizer that moves transposes
-    through ``Resize`` takes the sizes for those of all axes.
+    The attribute ``axes`` (opset 18), with sizes for only some axes, is not used. An optimizer that
+    moves transposes through ``Resize`` would treat these sizes as the sizes of all axes.
     """
     del sizes
     before, after = b.operand().shape, b.out.shape
@@ -229,8 +232,8 @@ def _(
     dilation: Any,
     include_pad: bool = True,
 ) -> ir.Value:
-    """Lower pooling. Attributes at ONNX's default are left out. A sum is the average times the
-    window size."""
+    """Lower pooling. Attributes that have ONNX's default value are omitted. A sum is lowered to the
+    average times the window size."""
     pads = [low for low, _ in padding] + [high for _, high in padding]
     window = {
         "kernel_shape": size,

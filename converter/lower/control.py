@@ -32,7 +32,7 @@ def _(b: Builder, index: ir.Value) -> Sequence[ir.Value]:
 def _lower_branches_in_sequence(
     b: Builder, index: ir.Value, branches: Sequence[Graph]
 ) -> Sequence[ir.Value]:
-    """Lower each branch to an ``If`` of its own and return the results of the last.
+    """Lower each branch to a separate ``If`` and return the results of the last one.
 
     Each ``If`` computes its branch if ``index``, clamped, is the branch's number, or else returns
     the results so far.
@@ -60,11 +60,12 @@ def _lower_branches_in_sequence(
 def _lower_branches(
     b: Builder, node: Node, index: ir.Value, branches: Sequence[Graph], count: int
 ) -> Sequence[ir.Value]:
-    """Lower the branches from number ``count`` on: the first one if ``index <= count``, else the
-    following ones.
+    """Lower the branches from number ``count`` on. Branch ``count`` runs if ``index <= count``,
+    otherwise one of the following branches runs.
 
-    ``branches`` are those from number ``count`` on. Branches that the range of the index excludes
-    are left out: an index that was converted from a Boolean is never greater than 1.
+    ``branches`` are the branches from number ``count`` on. A branch is omitted if the range of the
+    index excludes it. For example, an index that was converted from a Boolean is never greater than
+    1.
     """
     first, *other_branches = branches
     interval = known_range(node.inputs[0])
@@ -147,7 +148,8 @@ def _lower_as_loop(
     iterations = b.squeeze(b.ints([length]), [0])
     entries = [_select_entry(inner, x, count, iterations if reverse else None) for x in scanned]
     graph = inner.to_graph("loop", inputs, [condition, *inner.inline(body, [*before, *entries])])
-    # The standard allows an empty condition, but its reference evaluator then never starts.
+    # The ONNX standard allows an empty condition, but its reference evaluator does not run such a
+    # loop.
     first = b.const(True, np.bool_)
     results = b.ops("Loop", [iterations, first, *state], len(b.node.outputs), body=graph)
     stacked = results[len(state) :]

@@ -149,10 +149,11 @@ formulas(
         ops.exp2: lambda x: x.number(2).apply("Pow", x),
         ops.is_finite: lambda x: abs(x) < math.inf,
         ops.one_minus_square: lambda x: 1 - x * x,  # jax >= 0.12: the derivative of tanh
-        ops.rem: lambda x, y: x.apply("Mod", y, fmod=1),  # of the dividend's sign
+        ops.rem: lambda x, y: x.apply("Mod", y, fmod=1),  # the result has the sign of the dividend
         ops.rsqrt: lambda x: x.apply("Sqrt").apply("Reciprocal"),
         ops.square: lambda x: x * x,
-        # In the total order NaN equals itself and is the largest; both zeros are equal.
+        # In this total order NaN is equal to itself and larger than all other numbers, and 0.0 is
+        # equal to -0.0.
         ops.eq_to: lambda x, y: x.equals(y) | x.is_nan() & y.is_nan(),
         ops.le_to: lambda x, y: (x <= y) | y.is_nan(),
         ops.lt_to: lambda x, y: (x < y) | y.is_nan() & ~x.is_nan(),
@@ -178,8 +179,10 @@ def _(b: Builder, x: ir.Value, *coefficients: ir.Value) -> ir.Value:
 
 @lowers(ops.integer_pow)
 def _(b: Builder, x: ir.Value, *, y: int) -> ir.Value:
-    """Lower an integer power by repeated squaring as JAX does, so that integers wrap and floats
-    round alike."""
+    """Lower an integer power by repeated squaring.
+
+    JAX computes it in the same way, so that integers wrap around and floats are rounded as in JAX.
+    """
     if y == 0:
         return b.expand(b.like(1), (), b.out.shape)
     result, square, remaining_exponent = None, x, abs(y)
@@ -201,13 +204,14 @@ def _(b: Builder, x: ir.Value, *, rounding_method: int) -> ir.Value:
     term = Term(b, x)
     size = abs(term)
     floor = size.apply("Floor")
-    up = (size - floor >= 0.5).where(1, 0)  # adding a half first would round 0.49999997 up
+    # This is not floor(x + 0.5), because that would round 0.49999997 up to 1.
+    up = (size - floor >= 0.5).where(1, 0)
     return ((floor + up) * term.apply("Sign")).value
 
 
 @lowers(ops.clamp)
 def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
-    """Lower a clamp. ``Clip`` takes scalar bounds only; other bounds need ``Max`` and ``Min``."""
+    """Lower a clamp to ``Clip`` if its bounds are scalars, otherwise to ``Max`` and ``Min``."""
     if b.operand(0).rank == b.operand(2).rank == 0:
         return b.op("Clip", x, low, high)
     return b.op("Min", b.op("Max", x, low), high)
@@ -227,8 +231,8 @@ def _(b: Builder, selector: ir.Value, *cases: ir.Value) -> ir.Value:
 
 @lowers(ops.convert_element_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
-    """Lower a conversion. Floats become four-bit integers through eight bits, so that they are
-    truncated."""
+    """Lower a conversion. Floats are converted to four-bit integers in two steps, with eight-bit
+    integers in between, so that they are truncated."""
     eight_bit_dtype = {"int4": np.int8, "uint4": np.uint8}.get(np.dtype(new_dtype).name)
     return b.cast(x if eight_bit_dtype is None else b.cast(x, eight_bit_dtype), new_dtype)
 
@@ -249,6 +253,7 @@ def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.
     rounded = Term(b, x).cast(narrow_dtype).cast(b.out.dtype)
     if exponent_bits == info.nexp or info.bits < 32:
         return rounded.value
-    # XLA flushes subnormals of the narrow format to zero; operands in half precision keep them.
+    # XLA flushes numbers that are subnormal in the narrow format to zero, but not if the operand is
+    # in half precision.
     smallest_normal = float(jnp.finfo(narrow_dtype).smallest_normal)
     return (abs(rounded) < smallest_normal).where(rounded * 0, rounded).value

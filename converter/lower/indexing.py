@@ -1,13 +1,16 @@
-"""Lower gathers, scatters and dynamic slices. All indices are within bounds
-(``legalize/bounds.py``).
+"""Lower gathers, scatters and dynamic slices.
 
-A cache that is updated along one axis becomes a ``TensorScatter`` if the opset has it. This copies
-the cache once; slices around the update copy it twice. ``TensorScatter`` refuses updates that do
-not fit, so the index is clamped before, as in JAX. The first axis of ``TensorScatter`` is a batch
-with an index for each entry; a single index needs a batch of one.
+All indices are already within bounds (``legalize/bounds.py``).
 
-A growing cache stays a ``Concat``. It takes 0.94 to 0.99 of the time of an ``Attention`` with past
-and present inputs, and other runtimes support only one output of ``Attention``.
+The update of a cache along one axis is lowered to ``TensorScatter`` if the opset has this operator.
+It copies the cache once, whereas slices around the update copy it twice. ``TensorScatter`` raises
+an error if the update does not fit into the cache, so the index is clamped first, as in JAX. The
+first axis of ``TensorScatter`` is a batch axis with one index for each entry. If there is a single
+index, a batch of one is used.
+
+A cache that grows is still lowered to ``Concat``. This takes 0.94 to 0.99 of the time of an
+``Attention`` with inputs for the past keys and values. Other runtimes support only one output of
+``Attention``.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +29,7 @@ from converter.lower.lowerings import lowers
 from converter.lower.reduce import uncast_position
 from converter.targets.schemas import SINCE
 
-# The bounds pass has already applied these parameters.
+# These parameters are ignored, because the bounds pass has already applied them.
 IN_BOUNDS = ("mode", "fill_value")
 
 MIN_FLAT_ENTRIES = 256
@@ -35,7 +38,8 @@ MIN_FLAT_ENTRIES = 256
 
 @lowers(ops.take)
 def _(b: Builder, x: ir.Value, indices: ir.Value, *, axis: int) -> ir.Value:
-    """Lower a take along an axis. Many entries of a vector are gathered one by one.
+    """Lower a take along an axis. If many entries of a vector are taken, they are gathered as
+    single elements.
 
     ``Gather`` copies each entry as a slice, which takes ten times as long in ONNX Runtime.
     """
@@ -59,16 +63,17 @@ def _(
 ) -> ir.Value:
     """Lower a gather to ``GatherND`` on an operand [batching axes, indexed axes, other axes].
 
-    Windows that are longer than one along an indexed axis become further index vectors. The result
-    of ``GatherND`` is [batching axes, other axes of the indices, window axes, other axes of the
-    operand].
+    If a window has more than one entry along an indexed axis, further index vectors are added for
+    these entries. The result of ``GatherND`` is [batching axes, other axes of the indices, window
+    axes, other axes of the operand].
     """
     n, rank = dimension_numbers, b.operand().rank
     shared, indexed_axes = n.operand_batching_dims, n.start_index_map
     long_window_axes = [d for d in indexed_axes if not dims.is_same_dim(slice_sizes[d], 1)]
     full_axes = [d for d in range(rank) if d not in (*shared, *indexed_axes)]
     partial_axes = [d for d in _partial_axes(slice_sizes, b.operand().shape) if d in full_axes]
-    if partial_axes:  # axes that are neither indexed nor complete
+    if partial_axes:
+        # The window is smaller than the operand along some axes that are not indexed.
         ends = b.ints(tuple(slice_sizes[d] for d in partial_axes))
         x = b.op("Slice", x, b.ints([0] * len(partial_axes)), ends, b.ints(partial_axes))
     before = b.operand(1).rank - 1
@@ -162,7 +167,7 @@ def scatter(
 ) -> ir.Value:
     """Lower a scatter to ``ScatterND`` on an operand [indexed axes, other axes].
 
-    Axes along which the window is smaller than the operand are indexed too.
+    Axes along which the window is smaller than the operand are also indexed.
     """
     n, shape, rank = dimension_numbers, b.operand().shape, b.operand().rank
     if not rank and b.operand(1).rank > 1:
@@ -173,7 +178,8 @@ def scatter(
     partial_axes = [d for d in _partial_axes(sizes, shape) if d not in (*shared, *addressed_axes)]
     index_shape = b.operand(1).shape[:-1]
     if index_shape and not (addressed_axes or shared or partial_axes):
-        partial_axes = [0]  # several windows that all cover the operand
+        # There are several windows, and each of them covers the whole operand.
+        partial_axes = [0]
     indexed_axes = [*addressed_axes, *shared, *partial_axes]
     full_axes = [d for d in range(rank) if d not in indexed_axes]
     window_axes = [d for d in (*addressed_axes, *partial_axes) if not dims.is_same_dim(sizes[d], 1)]
@@ -184,7 +190,8 @@ def scatter(
         for i, d in zip(n.scatter_indices_batching_dims, shared, strict=True)
     ]
     updates = arrange_updates(b, updates, n, rank, [*window_axes, *full_axes], sizes)
-    if not indexed_axes:  # nothing is indexed: one window, as large as the operand
+    if not indexed_axes:
+        # If no axis is indexed, there is one window, which is as large as the operand.
         return updates if reduction is None else b.op(reduction.capitalize(), x, updates)
     indices = _pad_index_vectors(
         b, b.cast(indices, np.int64), index_shape, len(addressed_axes), len(indexed_axes)
@@ -215,7 +222,7 @@ def arrange_updates(
 ) -> ir.Value:
     """Return the updates of a scatter as [axes of the indices, then ``axes`` of the operand].
 
-    ``n`` are JAX's dimension numbers, ``rank`` is that of the operand, and ``sizes`` has the
+    ``n`` are JAX's dimension numbers, ``rank`` is that of the operand, and ``sizes`` contains the
     window's size along each of its axes. The other axes of the operand have windows of size one and
     are dropped.
     """
@@ -310,7 +317,8 @@ def _concatenate_around(
     ``first`` [1] is the start. A single row along the first axis is scattered instead.
     """
     if axis == 0 and dims.is_same_dim(b.operand(1).shape[0], 1):
-        producer = first.producer()  # unsqueeze the scalar index in one step
+        # If the index is an unsqueezed scalar, the scalar is unsqueezed once along both axes.
+        producer = first.producer()
         number = (
             producer.inputs[0] if producer is not None and producer.op_type == "Unsqueeze" else None
         )
@@ -325,7 +333,7 @@ def _concatenate_around(
 def _scatter_window(
     b: Builder, x: ir.Value, update: ir.Value, first: ir.Value, axes: Sequence[int]
 ) -> ir.Value:
-    """Write an update along several axes by one ``ScatterND``.
+    """Emit one ``ScatterND`` that writes an update along several axes.
 
     ``first`` has the start along each of ``axes``. The index vectors are the start plus all offsets
     within the update.
@@ -346,11 +354,12 @@ def _scatter_window(
 def _(
     b: Builder, x: ir.Value, indices: ir.Value, updates: ir.Value, *, dimension_numbers: Any
 ) -> ir.Value:
-    """Lower a scatter of one window, or of one for each entry of the first axis, to
+    """Lower a scatter of one window, or of one window for each entry of the first axis, to
     ``TensorScatter``.
 
-    ``vmap`` of updated slices gives the second form. Other scatters become ``ScatterND``. Along the
-    first axis ``ScatterND`` is as fast; for other axes it needs transposes.
+    The second form is the result of ``vmap`` over the update of a slice. Other scatters are lowered
+    to ``ScatterND``. Along the first axis ``ScatterND`` is equally fast, but along other axes it
+    needs transposes.
     """
     n, shape, index_shape = dimension_numbers, b.operand().shape, b.operand(1).shape[:-1]
     addressed_axes, batch_axes = n.scatter_dims_to_operand_dims, n.operand_batching_dims

@@ -39,7 +39,7 @@ def add_builtin(op: Op, since: int, rule: DeclaredFunction) -> None:
 def add_user_rule(op: Op | str, since: int, rule: DeclaredFunction) -> None:
     """Register a user's rule of an operation for ``since`` and later opsets.
 
-    It precedes all built-in rules at these opsets.
+    At these opsets the user's rule is used in place of all built-in rules.
     """
     registry.registered_rules.add(op, {**registry.registered_rules.get(op, {}), since: rule})
 
@@ -64,7 +64,8 @@ def lowers(
 
     def register(lowering: Lowering) -> Lowering:
         parameters = inspect.signature(lowering).parameters.values()
-        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # it would ignore unknown parameters
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            # A rule with ``**kwargs`` would ignore parameters that it does not know.
             raise ConverterError(f"a rule has to name its parameters: {lowering}")
         for op in operations:
             add(
@@ -78,7 +79,8 @@ def lowers(
 
 
 def register_operators(rows: dict[Op, str], **attributes: float) -> None:
-    """Register operations that are ONNX operators: ``rows`` has the operator's name by operation.
+    """Register operations that are ONNX operators: ``rows`` contains the operator's name by
+    operation.
 
     ``attributes`` are parameters that become attributes of the same name. Their values are the
     defaults.
@@ -105,8 +107,8 @@ def find_lowering(
     """Return the newest rule for an operation at this opset, or None if there is none.
 
     A user's rule comes before a built-in rule. A composite without any rule is lowered to the
-    operator of its name, with its parameters as attributes. ``user_op_names`` has the names of the
-    users' primitives in the program.
+    operator of its name, with its parameters as attributes. ``user_op_names`` contains the names of
+    the users' primitives in the program.
     """
     for rules in (
         registry.registered_rules.find(op, user_op_names) or {},

@@ -1,9 +1,9 @@
 """Lower reductions, cumulative operations, sorting and top-k.
 
 ``axes`` became an input of most reductions in opset 18. ONNX does not define the result of
-``ReduceMax``, ``ReduceMin``, ``ArgMax`` and ``ArgMin`` for NaN. ONNX Runtime skips NaN where JAX
-returns it; the single operator is used nevertheless. ``TopK`` is stable: it puts the first of equal
-elements first.
+``ReduceMax``, ``ReduceMin``, ``ArgMax`` and ``ArgMin`` for NaN. ONNX Runtime ignores NaN, whereas
+JAX returns NaN. The ONNX operators are used nevertheless. ``TopK`` is stable: if elements are
+equal, the one with the lower index comes first.
 """
 
 import math
@@ -29,8 +29,8 @@ Axes = tuple[int, ...]
 
 @lowers(ops.reduce_max, ops.reduce_min, ops.reduce_prod)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
-    """Lower a reduction along ``axes``. Without axes nothing is reduced; ONNX's operator would
-    reduce all axes."""
+    """Lower a reduction along ``axes``. If there are no axes, nothing is reduced, whereas the ONNX
+    operator would reduce all axes."""
     if not axes:
         return x
     return b.op(operator_name(b.node.op), x, axes=list(axes), keepdims=0)
@@ -109,7 +109,7 @@ def _scan_by_doubling(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> i
         raise unsupported(b.node, b.opset, "logarithms of sums are floats; convert the operand")
     get_neutral, combine = COMBINATIONS[b.node.op]
     neutral, size = get_neutral(b.out.dtype), b.out.shape[axis]
-    # Elements are moved along the axis; a negative pad drops those that fall off the end.
+    # The elements are shifted along the axis. A negative pad removes the elements at the other end.
     pads = np.zeros((2, b.out.rank), np.int64)
     pads[:, axis] = (-1, 1) if reverse else (1, -1)
     if not dims.is_static(size):
@@ -202,8 +202,9 @@ def _sort_keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
     """Return keys that sort an operand like JAX, the most important first, in dtypes that ``TopK``
     supports.
 
-    ``x`` is the operand, and ``value`` has its dtype. JAX sorts NaN last. Floats narrower than
-    float64 are sorted in float64, where NaN gets a number above infinity's.
+    ``x`` is the operand, and ``value`` has its dtype. In JAX's order NaN is the last number. Floats
+    narrower than float64 are sorted in float64, where infinities are replaced by finite numbers and
+    NaN by infinity.
     """
     if value.dtype == np.float64:
         nan = b.op("IsNaN", x)
@@ -212,7 +213,8 @@ def _sort_keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
         numbers = b.cast(x, np.float64)
         inner = b.op("Clip", numbers, *(b.const(v, np.float64) for v in (-1e300, 1e300)))
         return [b.op("Where", b.op("IsNaN", x), b.const(math.inf, np.float64), inner)]
-    if value.dtype == np.uint64:  # 2**63 becomes 0, so that the order stays
+    if value.dtype == np.uint64:
+        # The order stays the same: 0 becomes the lowest int64, and 2**63 becomes 0.
         return [b.op("Add", b.cast(x, np.int64), b.const(np.iinfo(np.int64).min, np.int64))]
     return [x if value.dtype in (np.int32, np.int64) else b.cast(x, np.int64)]
 
@@ -241,7 +243,8 @@ def _(b: Builder, x: ir.Value, *, k: int, axis: int = -1, total: bool = False) -
     if not total:
         return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), axis))
     kind = np.dtype(f"int{jnp.finfo(b.operand().dtype).bits}")
-    key_dtype = max(kind, np.dtype(np.int32))  # Where has no kernel for int16
+    # ONNX Runtime has no kernel of Where for int16.
+    key_dtype = max(kind, np.dtype(np.int32))
     bits = b.op("BitCast", x, to=ir.DataType.from_numpy(kind))
     bits = bits if kind == key_dtype else b.cast(bits, key_dtype)
     reversed_bits = b.op("BitwiseXor", bits, b.const(np.iinfo(kind).max, key_dtype))

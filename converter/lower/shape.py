@@ -26,8 +26,8 @@ def _(b: Builder, x: ir.Value, *, permutation: tuple[int, ...]) -> ir.Value:
 def _(b: Builder, x: ir.Value, *sizes: ir.Value, broadcast_dimensions: Any) -> ir.Value:
     """Lower a broadcast: add axes of size one where the operand has none, then emit ``Expand``.
 
-    Operands besides ``x`` are JAX's values of symbolic sizes, which the shape of the result has
-    too.
+    The operands after ``x`` are JAX's values of symbolic sizes, which are also in the shape of the
+    result.
     """
     before = b.operand().shape
     ones = dims.expand_with_ones(before, broadcast_dimensions, b.out.rank)
@@ -82,7 +82,7 @@ def _(b: Builder, *sizes: ir.Value, dtype: Any, shape: Any, dimension: int) -> i
 def _(b: Builder, x: ir.Value, filler: ir.Value, *, padding_config: Any) -> ir.Value:
     """Lower a pad: interior padding first, then the edges, in JAX's order. Negative padding crops.
 
-    ``padding_config`` has for each axis the numbers of fillers before, after and between the
+    For each axis, ``padding_config`` contains the number of fillers before, after and between the
     elements.
     """
     shape = list(b.operand().shape)

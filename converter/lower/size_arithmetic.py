@@ -143,8 +143,8 @@ class Arithmetic:
         return BoundedSize(total, x.low + y.low)
 
     def _multiply(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
-        """Return the product of two sizes. The sign of a negated operand becomes that of the
-        product."""
+        """Return the product of two sizes. If an operand is negated, the product is negated
+        instead."""
         if x.negated != y.negated or any(s.value == -1 for s in (x, y)):
             negative = x if x.negated or x.value == -1 else y
             other = y if negative is x else x

@@ -1,5 +1,7 @@
-"""Lower functions that ONNX or a target lacks by formulas, accurate to a few units in the last
-place."""
+"""Lower functions without an operator in ONNX or a kernel in the target.
+
+They are computed by formulas, which are accurate to a few units in the last place.
+"""
 
 import math
 
@@ -30,11 +32,13 @@ def log1p_formula(x: Term) -> Term:
     """
     u = x + 1
     difference = u - 1
-    at_limit = difference.equals(0) | difference.equals(math.inf)  # the quotient is NaN here
+    # At these values the quotient would be NaN.
+    at_limit = difference.equals(0) | difference.equals(math.inf)
     return x * at_limit.where(1, u.apply("Log") / difference)
 
 
-ATAN_RESIDUAL = 6.123233995736765886130e-17  # pi / 2 minus its float64 rounding
+# The difference between pi / 2 and its value in float64.
+ATAN_RESIDUAL = 6.123233995736765886130e-17
 
 
 def atan_formula(x: Term) -> Term:
@@ -80,7 +84,8 @@ def _half_exp(x: Term) -> Term:
     return root * 0.5 * root
 
 
-NEGLIGIBLE_ONE = 2.0**28  # from here on, adding one to the square does not change it
+# The square of this number is so large that adding one does not change it.
+NEGLIGIBLE_ONE = 2.0**28
 
 
 def _asinh(x: Term) -> Term:
@@ -136,7 +141,7 @@ def _cbrt(x: Term) -> Term:
     size = abs(x)
     root = size.apply("Pow", 1 / 3)
     better = root - (root - size / (root * root)) / 3.0
-    at_limit = (better - better).is_nan()  # of 0 and inf
+    at_limit = (better - better).is_nan()  # true if x is zero or infinite
     return x * at_limit.where(1, better / size)
 
 
@@ -166,7 +171,7 @@ def _lgamma(x: Term) -> Term:
     part = size - size.apply("Floor")
     part = (part - 0.5 >= 0).where(1 - part, part)
     sine = (part * math.pi).apply("Sin").apply("Log")
-    pole = sine.equals(-math.inf)  # also where log_y is infinite
+    pole = sine.equals(-math.inf)  # the result is infinite here even if log_y is infinite too
     folded = pole.where(math.inf, math.log(math.pi) - sine - log_y)
     infinite = size.equals(math.inf)
     return infinite.where(math.inf, reflect.where(folded, log_y))
@@ -197,7 +202,8 @@ def _digamma(x: Term) -> Term:
 def _atan2(rise: Term, run: Term) -> Term:
     """Return the angle of the point (``run``, ``rise``): ``atan(|rise| / |run|)``, moved to the
     quadrant of the point."""
-    diagonal = abs(rise).equals(abs(run))  # also inf / inf and 0 / 0
+    # Also true for inf / inf and 0 / 0, which would be NaN.
+    diagonal = abs(rise).equals(abs(run))
     angle_from_axis = operator_or_formula("Atan", atan_formula)(abs(rise) / abs(run))
     angle = diagonal.where(math.pi / 4, angle_from_axis)
     angle = (diagonal & rise.equals(0)).where(0, angle)
@@ -232,7 +238,7 @@ def _scaled_erfc_64(x: Term) -> Term:
     return (x < 8).where(below_8, above_8)
 
 
-ZERO_FROM = 28  # exp(-28^2) is zero even in float64
+ZERO_FROM = 28  # from this number on, exp(-x^2) is zero even in float64
 
 
 def _erfc(x: Term, double: bool | None = None) -> Term:

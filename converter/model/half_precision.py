@@ -1,10 +1,15 @@
 """Convert a float32 model to one that computes in float16 or bfloat16.
 
-The following stays in float32: inputs and outputs, so that callers need no change; values that
-depend on shapes only (coordinates, rotary tables, interpolated positions), because rounding these
-few numbers would shift every patch; sums, means and powers, whose intermediate values overflow or
-underflow half precision; and the nodes that the caller names because large values were measured
-there. Norms and softmax as single nodes accumulate in float32 by definition.
+The following values stay in float32:
+
+- inputs and outputs, so that callers need no change;
+- values that depend only on shapes (coordinates, rotary tables, interpolated positions), because
+  rounding these few numbers would shift every patch;
+- sums, means and powers, because their intermediate values would overflow or underflow in half
+  precision;
+- results of the nodes that the caller names, because large values were measured there.
+
+A norm or softmax that is a single node accumulates in float32 by definition.
 """
 
 from collections.abc import Collection, Iterator
@@ -27,11 +32,11 @@ HALVES = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
 
 IN_FLOAT32 = frozenset(
     {
-        # Powers, sums and coordinates.
+        # Operators that compute powers, sums or coordinates.
         *("CumSum", "Exp", "Log", "LpNormalization", "Pow", "Reciprocal", "Sqrt", "ReduceL1"),
         *("ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum"),
         *("ReduceSumSquare", "Cos", "Det", "GridSample", "Resize", "Sin"),
-        # The dtype is given by an attribute or by one of several operands.
+        # Operators whose dtype is determined by an attribute or by one of several operands.
         *("Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "OneHot"),
         *("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"),
         *("RandomNormalLike", "RandomUniformLike"),
@@ -71,7 +76,8 @@ def lower_precision(
         raise SpecError(
             "the nodes of a model's own functions have no precision: inline the functions first"
         )
-    common.ShapeInferencePass()(model)  # a few intermediate values have no type yet
+    # Some intermediate values have no type before shape inference.
+    common.ShapeInferencePass()(model)
     nodes = _select_nodes(model, precision, frozenset(float32))
     half = HALVES[precision]
     for node in nodes:
@@ -93,8 +99,8 @@ def _select_nodes(model: ir.Model, precision: Precision, float32: frozenset[str]
 
     All others stay in float32: those that depend on shapes only, those of operators in
     ``IN_FLOAT32`` or of other domains, those that read or compute a value named in ``float32``, and
-    elementwise ones that only feed nodes in float32. For bfloat16, operators without it at the
-    model's opset stay too.
+    elementwise ones that only feed nodes in float32. With bfloat16, operators that do not support
+    it at the model's opset also stay in float32.
     """
     opset = model.opset_imports[""]
     kept_ops = set(IN_FLOAT32)
@@ -102,7 +108,8 @@ def _select_nodes(model: ir.Model, precision: Precision, float32: frozenset[str]
         kept_ops |= {op for op, since in BFLOAT16_SINCE.items() if opset < since}
     data_nodes = _data_dependent_nodes(model.graph)
     half_nodes: set[ir.Node] = set()
-    # In reverse order: nodes that only feed float32 nodes are decided after these.
+    # The nodes are visited in reverse order, because a node that only feeds float32 nodes is
+    # decided after these.
     for node in reversed(model.graph):
         users = [user for value in node.outputs for user, _ in value.uses()]
         feeds_only_float32 = bool(users) and not any(user in half_nodes for user in users)
@@ -206,9 +213,10 @@ def _cast_initializer(value: ir.Value, dtype: ir.DataType) -> None:
 def narrow_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return an array in a narrower float dtype, with finite numbers kept finite.
 
-    Numbers beyond the range become the largest or lowest finite number. This matters for attention
-    scores such as -1e9: a row of infinities would give NaN. A single number that is not zero stays
-    different from zero: a sum with 1e-8 protects a division.
+    Numbers that are out of range become the largest or the lowest finite number. This is needed for
+    attention scores such as -1e9, because the result for a row of infinities would be NaN. If the
+    array is a single number that is not zero, it does not become zero, because a number such as
+    1e-8 may be added to a divisor to avoid a division by zero.
     """
     limits = jnp.finfo(dtype)
     largest, smallest = float(limits.max), float(limits.smallest_normal)
@@ -223,9 +231,9 @@ def emulate_bfloat16(model: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
     """Make a bfloat16 model compute in float32 and round every result to bfloat16, in place, and
     return it.
 
-    This is what hardware computes that multiplies bfloat16 and accumulates in float32. Runtimes
-    have few bfloat16 kernels for CPUs other than casts. Tensors in a separate file stay there and
-    are cast where they are used.
+    Hardware that multiplies in bfloat16 and accumulates in float32 computes the same results. On
+    CPUs, runtimes have few kernels for bfloat16 other than casts. Tensors in a separate file are
+    not changed; they are cast before they are used.
 
     Arguments:
         model: the model.
@@ -261,7 +269,7 @@ def _round_result(graph: ir.Graph, node: ir.Node, value: ir.Value, half: ir.Data
 
     Arguments:
         graph: the graph.
-        node: the node that computes the value. A cast stays as it is; other nodes compute in
+        node: the node that computes the value. A cast is not changed; other nodes compute in
             float32 from now on.
         value: the result.
         half: the dtype to round to.

@@ -20,7 +20,7 @@ def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.
 
     Arguments:
         first: the model whose outputs are passed on; it is empty afterwards.
-        second: the model that becomes the joined one.
+        second: the second model, which is changed into the joined model.
         target: the target that the models were converted for.
 
     Raises:
@@ -42,7 +42,7 @@ def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.
     after.inputs.extend(inputs)
     after.insert_before(after[0], nodes)
     after.initializers.update({str(value.name): value for value in initializers})
-    # An input of a product may now be computed by nodes, which matters for quirks.
+    # An input of a matrix product may now be the result of other nodes. The quirks depend on this.
     find_target(target).remove_quirks(second)
     return second
 

@@ -23,18 +23,20 @@ class Report:
     differ.
 
     Arguments:
-        fused: number of fused operators, also of other domains than ONNX's; missing ones count
-            zero.
+        fused: number of fused operators, including those of other domains than ONNX's. The number
+            is zero for operators that do not occur.
         histogram: number of nodes by operator.
-        near_misses: structures that were nearly fused, with the reason.
-        deviations: sentences about nodes that may give other numbers than JAX, and for what inputs.
+        near_misses: structures that were nearly fused, with the reason why they were not.
+        deviations: sentences about nodes whose results may differ from JAX, and for which inputs
+            they do.
         untaken: branches and bounds that no sample reached when the file was verified.
-        fails_verification: whether a deviation shows for a few ordinary numbers. Such a file is
-            verified on few samples.
-        newer: number of operators that would be fused at newer opsets, by the opset that added
-            them.
-        norm_transposes: number of transposes before norms of channels. ONNX's norms are over the
-            last axes; decomposed norms over other axes are slower.
+        fails_verification: whether the result of a deviation is different even for some ordinary
+            numbers. Such a file is verified with few samples.
+        newer: number of operators that would be fused at newer opsets, by the first opset that has
+            the operator.
+        norm_transposes: number of transposes that move channels to the last axis before a norm. The
+            norms of ONNX are computed over the last axes. A decomposed norm over other axes would
+            be slower.
     """
 
     fused: Counter[str]
@@ -81,7 +83,7 @@ class Export:
         report: the report.
         retrace: returns the graph as it was traced, before any pass; optionally with the calls of
             functions with some names kept. The rounding error of results is estimated on it.
-        interface: the relation of the file's inputs and outputs to those of the function.
+        interface: the relation between the inputs and outputs of the file and of the function.
         verdict: the result of the verification, or None if the model was not verified.
     """
 
@@ -116,7 +118,7 @@ class Export:
                 a separate thread.
 
         Raises:
-            SpecError: a parameter has no value or one of another dtype or shape, or
+            SpecError: a parameter has no value or a value of another dtype or shape, or
                 ``external_data`` is False and the weights are too large for one file.
             SaveError: the file cannot be written, or a fusion does not hold for the given values.
         """
@@ -196,6 +198,7 @@ MetadataArgument: TypeAlias = Metadata | Mapping[str, str] | None
 def metadata_of(metadata: MetadataArgument) -> Metadata:
     """Return metadata for an argument that may be metadata, a mapping of properties, or None.
 
-    A mapping becomes metadata with these properties, and None becomes metadata without any.
+    A mapping is converted to metadata with these properties, and None to metadata without
+    properties.
     """
     return metadata if isinstance(metadata, Metadata) else Metadata(properties=metadata or {})

@@ -54,7 +54,9 @@ def bind(
             given numbers differ.
     """
     values_by_name = values or {}
-    names = frozenset(values_by_name)  # a lazy mapping may read a value to tell whether it is there
+    # The names are copied, because a lazy mapping may have to read a value to check whether it
+    # exists.
+    names = frozenset(values_by_name)
     _check_names(model, graph, names)
 
     def read(value: Value) -> Any:
@@ -72,12 +74,12 @@ def missing_parameters(
 ) -> list[str]:
     """Return the names of parameters that the model needs and that have no value yet.
 
-    Parameters of which only the shape is needed do not count.
+    Parameters are not included if only their shape is needed.
 
     Arguments:
         model: the model.
         graph: the graph that it was lowered from.
-        given_names: names of parameters that will get a value, which are left out.
+        given_names: names of parameters that will get a value, which are omitted.
     """
     return [
         v.name
@@ -122,7 +124,7 @@ def save(
                 write_single(model, scratch / target.name, on_write)
             os.replace(scratch / target.name, target)
     except OSError as error:
-        # The system's reason stays available to callers that catch an ``OSError``.
+        # The error number of the operating system is kept for callers that catch an ``OSError``.
         failure = SaveError(f"{target} cannot be written: {error.strerror or error}")
         failure.errno, failure.strerror = error.errno, error.strerror
         raise failure from error
@@ -133,8 +135,8 @@ def save(
 def _is_external(model: ir.Model, target: Path, external_data: bool | None) -> bool:
     """Return True if the weights go into a separate file.
 
-    They do if they are too large for one file, or if ``external_data`` is True and a tensor is
-    above 1 KiB.
+    This is the case if they are too large for one file, or if ``external_data`` is True and a
+    tensor is larger than 1 KiB.
 
     Raises:
         SpecError: ``external_data`` is False and the weights are too large for one file.

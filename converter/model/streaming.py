@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-# Tags: field number << 3 | 2, for fields with a length.
+# The tags of fields with a length: field number << 3 | 2.
 MODEL_GRAPH = 7 << 3 | 2
 GRAPH_INITIALIZER = 5 << 3 | 2
 TENSOR_RAW_DATA = 9 << 3 | 2
@@ -114,7 +114,7 @@ def _tagged(tag: int, length: int) -> bytes:
 def _varint(number: int) -> bytes:
     """Return a number in protobuf's variable length: groups of seven bits, the lowest first.
 
-    The eighth bit of a byte marks that another one follows.
+    The highest bit of each byte is set if another byte follows.
     """
     out = bytearray()
     while number > 0x7F:
@@ -211,7 +211,7 @@ def copy_in_c_order(array: np.ndarray) -> np.ndarray:
     out = np.empty(array.shape, array.dtype)
     for start in range(0, array.shape[-1], STRIP_POSITIONS):
         strip = np.s_[..., start : start + STRIP_POSITIONS]
-        # Copy the strip in its memory order first: rows at a distance of a power of two would
-        # evict each other from the cache.
+        # The strip is first copied in its memory order. Otherwise rows whose distance is a power of
+        # two would evict each other from the cache.
         out[strip] = array[strip].copy(order="K")
     return out

@@ -1,4 +1,7 @@
-"""Results of a verification: errors by output, and differences that rounding does not explain."""
+"""Results of a verification.
+
+They contain the errors of each output, and the differences that are not explained by rounding.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
 
     Arguments:
         got: the output of the file. Integers are compared in their dtype.
-        expected: the reference. It may be complex if ``got`` has the real and imaginary parts on
-            its last axis.
+        expected: the reference. It may be complex if ``got`` contains the real and imaginary parts
+            on its last axis.
 
     Returns:
         The errors. They are infinite unless both arrays have the same infinities and NaN at the
@@ -79,7 +82,8 @@ def _float_errors(a: np.ndarray, b: np.ndarray, max_abs: float | None = None) ->
     with np.errstate(over="ignore"):
         worst = float(np.abs(a - b).max()) if max_abs is None else max_abs
     scale = float(np.abs(b).max())
-    # Scale first: squares of the largest float64 numbers overflow.
+    # The numbers are scaled before they are squared, because the squares of the largest float64
+    # numbers overflow.
     u, v = (x / (np.abs(x).max() or 1.0) for x in (a, b))
     norms = float(np.linalg.norm(u) * np.linalg.norm(v))
     cosine = float(u @ v) / norms if norms else float(np.array_equal(a, b))
@@ -117,7 +121,7 @@ class Difference:
         index: position of the element.
         got: the number of the file.
         expected: the number of JAX.
-        open: whether rounding could explain the difference, but nothing shows that it does.
+        open: whether the difference could be explained by rounding, without evidence that it is.
         inputs: the arrays of the sample, for ``converter.bisect`` for example.
     """
 
@@ -176,10 +180,11 @@ class Verdict(dict[str, Errors]):
     """Result of a verification: the largest errors by output, and the differences that rounding
     does not explain.
 
-    ``elements`` has the number of judged and open elements by output. Errors exclude elements that
-    are right whatever rounding decides and open elements that are accepted, so that a file that
-    passed has no infinite error. ``untaken`` has a sentence for each branch, number of loop
-    iterations and index bound that none of the ``samples`` reached; the file is not verified there.
+    ``elements`` contains the number of judged and open elements by output. Errors exclude elements
+    that are right whatever rounding decides and open elements that are accepted, so that a file
+    that passed has no infinite error. ``untaken`` contains a sentence for each branch, number of
+    loop iterations and index bound that none of the ``samples`` reached; the file is not verified
+    there.
     """
 
     def __init__(self, samples: int = 0, untaken: Sequence[str] = ()) -> None:

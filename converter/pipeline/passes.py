@@ -31,14 +31,14 @@ class Pass:
 
     Arguments:
         name: the name of the pass.
-        purpose: what the pass does, in one sentence.
+        purpose: a sentence that says what the pass does.
         run: runs the pass and returns whether it changed anything.
         after: names of passes that must have run before.
         eliminates: operations that no longer occur after this pass or any later one.
         canonical: whether the graph is canonicalized again after a change.
-        emits: the operation that the pass emits; None if every opset has what it emits. If the
-            opset lacks the operator of the operation, the pass does not run, and the report counts
-            how often a newer opset would have it.
+        emits: the operation that the pass emits, or None if its operator exists at every opset. If
+            the operator does not exist at the opset, the pass does not run. The report then
+            contains the number of operators that would be emitted at a newer opset.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class PassGroup:
-    """Passes that repeat in order until the first one changes nothing.
+    """Passes that are run repeatedly, in this order, until the first one changes nothing.
 
     Arguments:
         passes: the passes.
@@ -74,7 +74,7 @@ def run_passes(
 ) -> None:
     """Run all passes that the opset allows on a graph, in place.
 
-    A pass that runs again adds nothing to the report, so that nothing is counted twice.
+    If a pass runs again, it does not add to the report, so that no structure is counted twice.
 
     Arguments:
         graph: the traced graph.

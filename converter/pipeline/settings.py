@@ -23,13 +23,15 @@ class PassSettings:
     Arguments:
         opset: the ONNX opset; None for the target's default.
         attention_layout: layout of attention operands; None for the faster one.
-        strict: whether to give JAX's results for all inputs.
+        strict: whether to return JAX's results for all inputs.
         fold: whether to fold scales and shifts by parameters into the weights before them.
         fuse: whether to fuse structures such as layer norm, or the names of the structures to fuse.
         target: the target, optionally with versions.
-        near_misses: filled with structures that were nearly fused.
-        deviations: filled with nodes that may differ from JAX, by the sentence that says when.
-        newer: filled with the number of operators that a newer opset would have, by opset and name.
+        near_misses: the structures that were nearly fused, which the passes add.
+        deviations: the nodes whose results may differ from JAX, which the passes add. The keys are
+            sentences that say for which inputs.
+        newer: the number of operators that would be fused at a newer opset, by opset and name,
+            which the passes add.
 
     Raises:
         SpecError: a setting cannot be used.
@@ -79,13 +81,13 @@ class PassSettings:
         return self.attention_layout or self.runtime.attention_layout
 
     def takes(self, operator: str, dtype: Any) -> bool:
-        """Return False if the target lacks an ONNX operator for a dtype at the opset of the
-        conversion."""
+        """Return False if the target does not support an ONNX operator for a dtype at the opset of
+        the conversion."""
         return self.runtime.takes(operator, dtype, self.version)
 
     def fuses(self, name: str) -> bool:
-        """Return True if structures of this name are fused: all, or those that the setting lists or
-        needs.
+        """Return True if structures of this name are fused. This is the case if all structures are
+        fused, or if the setting lists or needs this one.
 
         Example: with ``fuse=["attention"]``, structures that attention is built from are fused too.
         """
@@ -105,15 +107,15 @@ class PassSettings:
         )
 
     def count_newer(self, opset: int, operator: str, count: int) -> None:
-        """Count operators that a newer opset would have.
+        """Count operators that would be emitted at a newer opset.
 
-        Nothing is counted if the opset is not newer than the requested one, or if the target does
-        not load it or lacks the operator in float32.
+        They are not counted if the opset is not newer than the requested opset, if the target does
+        not support the opset, or if the target has no float32 kernel of the operator.
 
         Arguments:
             opset: the newer opset.
             operator: the ONNX operator.
-            count: how many would be emitted.
+            count: the number of operators that would be emitted.
         """
         is_available = opset in self.runtime.opsets and self.runtime.takes(
             operator, "float32", opset
@@ -122,5 +124,5 @@ class PassSettings:
             self.newer.setdefault(opset, Counter())[operator] += count
 
     def at_opset(self, opset: int) -> Self:
-        """Return a copy of the settings at another opset, with empty records of its own."""
+        """Return a copy of the settings for another opset, with new and empty records."""
         return replace(self, opset=opset)

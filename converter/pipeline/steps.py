@@ -70,8 +70,8 @@ def _sweep_and_prune(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
 
 
 def _merge_tables(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
-    """Return one table of rules that tries the rules of all tables for an operation until one
-    applies."""
+    """Return a table that combines the rules of all tables. For each operation, the rules are tried
+    in order until one of them applies."""
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | Value | None:
         replacements = (table[node.op](node, editor) for table in tables if node.op in table)
@@ -83,10 +83,10 @@ def _merge_tables(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
 def recogniser_pass(
     *always: Recogniser, **named: Recogniser
 ) -> Callable[[Graph, PassSettings], bool]:
-    """Return a pass that fuses the structures that recognisers match, and notes those that nearly
-    match.
+    """Return a pass that fuses the structures that recognisers match. It records structures that
+    nearly match.
 
-    If several recognisers match a node, the first one counts.
+    If several recognisers match a node, the first one is used.
 
     Arguments:
         always: recognisers that are always used.
@@ -116,11 +116,13 @@ fuse_blocks = recogniser_pass(
 
 
 def complete_fusions(graph: Graph, settings: PassSettings) -> bool:
-    """Fuse scales and biases into norms, and unrotated tokens into rotary embeddings, and drop
-    shifts that a softmax cancels.
+    """Fuse further operations into norms, rotary embeddings and softmax.
 
-    Unrotated tokens are additionally multiplied by zero, which gives NaN for infinities. A strict
-    conversion therefore excludes them. The graph is changed in place.
+    Scales and biases are fused into norms, and unrotated tokens into rotary embeddings. Shifts that
+    do not change the result of a softmax are removed.
+
+    The fused embedding also multiplies unrotated tokens by zero, which is NaN for infinities. A
+    strict conversion therefore does not fuse them. The graph is changed in place.
 
     Returns:
         True if anything changed.
@@ -137,8 +139,8 @@ def complete_fusions(graph: Graph, settings: PassSettings) -> bool:
 def name_calls(graph: Graph, settings: PassSettings) -> bool:
     """Replace calls of known functions by operations and inline all other calls, in place.
 
-    Known are the functions of JAX that resize or sample images, and those for whose calls users
-    have registered recognisers. Return True if anything changed.
+    The known functions are JAX's functions that resize or sample images, and the functions for
+    which users have registered recognisers. Return True if anything changed.
     """
     known_calls = (resize.RESIZE_CALL, grid_sample.SAMPLE_CALL)
     registered = (
@@ -154,11 +156,12 @@ def fuse_resampling(graph: Graph, settings: PassSettings) -> bool:
     """Replace calls that resize or sample images by operators, in place. Return True if anything
     changed.
 
-    Unless the conversion is strict, matrix products that resize become operators too. Zeros among
-    their weights make NaN of infinities, which an operator does not.
+    Matrix products that resize an image are also replaced, unless the conversion is strict. The
+    product of a zero weight and an infinity is NaN, whereas the operator skips zero weights.
     """
     sampling = grid_sample.grid_sample_recogniser(settings.strict)
-    # Zeros among weights make NaN of infinities.
+    # The product of a zero weight and an infinity is NaN, but the operator skips zero weights. A
+    # strict conversion therefore keeps the products.
     products = {} if settings.strict else {"resize": resampling.RESAMPLING}
     return recogniser_pass(
         resize.resize_recogniser(settings.version, settings.strict), sampling, **products
@@ -181,7 +184,7 @@ def apply_user_recognisers(graph: Graph, settings: PassSettings) -> bool:
 def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
     """Fuse activations that ONNX has an operator for, in place. Return True if anything changed.
 
-    Activations whose operator is less exact than JAX are left out of a strict conversion.
+    A strict conversion does not fuse activations if the operator is less precise than JAX.
     """
     avoided = activations.INEXACT if settings.strict else ()
     table = [
@@ -200,10 +203,10 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
 def _note_newer_activations(
     graph: Graph, table: Sequence[spelling.Spelling], settings: PassSettings
 ) -> None:
-    """Count activations whose operator only a newer opset has, by fusing them in a copy of the
-    graph.
+    """Count activations whose operator exists only in a newer opset. They are counted by fusing
+    them in a copy of the graph.
 
-    ``table`` has the spellings of the activations.
+    ``table`` contains the spellings of the activations.
     """
     for opset in sorted({s.since for s in table if s.since > settings.version}):
         newer = [s for s in table if s.since == opset]
@@ -214,10 +217,11 @@ def _note_newer_activations(
 
 
 def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
-    """Fuse loops over recurrent cells into LSTM, GRU and RNN operators, also several layers, in
-    place.
+    """Fuse loops over recurrent cells into LSTM, GRU and RNN operators, in place.
 
-    The operators are less precise than JAX, so that a strict conversion does not use them. Return
+    A loop over several layers is fused into several operators.
+
+    A strict conversion does not use these operators, because they are less precise than JAX. Return
     True if anything changed.
     """
     if settings.strict or not settings.fuses("recurrent"):
@@ -280,7 +284,7 @@ def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
     """Expand fused operations that the target has no operator for, in place. Return True if there
     are any.
 
-    Those in ``EXPANDED_LATER`` stay until a later pass.
+    The operations in ``EXPANDED_LATER`` are expanded by a later pass.
     """
 
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
@@ -298,10 +302,11 @@ def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
 
 
 def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
-    """Give rotary embeddings, convolutions, group norms and resizes the operands of ONNX's
-    operators, in place.
+    """Rewrite rotary embeddings, convolutions, group norms and resizes with the operands of their
+    ONNX operators, in place.
 
-    Deviations of rotary embeddings are noted here, because this pass eliminates them.
+    The deviations of rotary embeddings are recorded here, because the original operation does not
+    exist after this pass.
     """
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
     _sweep_and_prune(graph, {ops.rotary: noting[ops.rotary]})
@@ -318,11 +323,11 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
 
 
 def arrange_pools_and_bounds(graph: Graph, settings: PassSettings) -> None:
-    """Rewrite pools to ONNX's order of axes, and indices to JAX's results outside of their bounds,
-    in place.
+    """Rewrite pools in ONNX's layout, and apply JAX's rules to indices out of bounds, in place.
 
-    Indices that are known to be within bounds stay. So do those of gathers and scatters that
-    promise it, unless the conversion is strict or there is a reason to doubt the promise.
+    Indices are not changed if they are known to be within bounds. They are not changed either if
+    the gather or scatter promises that they are, unless the conversion is strict or there is a
+    reason to doubt the promise.
     """
     pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
     rule_pass(pools, bounds.bounds_rules(graph, settings.strict, settings.deviations))(
@@ -350,13 +355,15 @@ def contract_to_matmul(graph: Graph, settings: PassSettings) -> bool:
 
 
 def fold_weights(graph: Graph, settings: PassSettings) -> bool:
-    """Fold scales and shifts into weights and fuse average pools and ReLU, in place. Return True if
-    anything changed.
+    """Fold scales and shifts into weights, and fuse average pools and ReLU, in place.
+
+    Return True if anything changed.
 
     In a strict conversion weights are not changed, because this may change which numbers overflow.
     Nodes that depend only on parameters are moved to the start of the graph.
     """
-    fold = settings.fold and not settings.strict  # folding may change which numbers overflow
+    # Folding is off in a strict conversion, because it may change which numbers overflow.
+    fold = settings.fold and not settings.strict
     folding = affine_folding.folding_rules(graph, weight_values(graph), fold)
     changed = sweep(
         graph,
@@ -378,8 +385,8 @@ def handle_deviations(graph: Graph, settings: PassSettings) -> None:
 def avoid_quirks(graph: Graph, settings: PassSettings) -> None:
     """Rewrite operations that the runtime computes wrongly, in place.
 
-    The rules of each quirk are applied in order, since one may emit an operation that another one
-    concerns.
+    The rules of the quirks are applied one quirk after the other, because a rule may emit an
+    operation to which the rule of another quirk applies.
     """
     for quirk in settings.runtime.quirks:
         _sweep_and_prune(graph, quirk.rules)

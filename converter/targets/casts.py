@@ -156,8 +156,8 @@ class ModelWriter:
 def avoid_missing_kernels(model: ir.Model, casts: Casts) -> None:
     """Insert conversions around the nodes for whose dtype there is no kernel, in place.
 
-    ``casts`` has for each operator the unsupported dtypes with the dtypes to compute in. Operators
-    of other domains than ONNX's are not changed.
+    ``casts`` maps each operator to its unsupported dtypes, and each of these dtypes to the dtype in
+    which the node is computed instead. Operators of other domains than ONNX's are not changed.
     """
     present = {node.op_type for node in model.graph.all_nodes()}
     if not present & casts.keys():

@@ -9,7 +9,7 @@ from converter.opsets import FIRST_FUSED_OPSET
 SINCE: Mapping[str, int] = {
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "Mish"), 18),
     "Gelu": 20,
-    "GroupNormalization": 21,  # that of 18, with a scale for each group, is deprecated
+    "GroupNormalization": 21,  # the version of opset 18, with one scale per group, is deprecated
     **dict.fromkeys(("Attention", "RMSNormalization", "RotaryEmbedding"), FIRST_FUSED_OPSET),
     **dict.fromkeys(("Swish", "TensorScatter"), 24),
     **dict.fromkeys(("BitCast", "CumProd"), 26),

@@ -1,4 +1,4 @@
-"""The description of a runtime: the operators that it has and lacks, its preferred forms and its
+"""The description of a runtime: the operators that it supports, its preferred forms and its
 quirks."""
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ OperatorTest: TypeAlias = Callable[[str, str, int], bool]
 
 
 def lacks_operators(operators: str, dtypes: str = "", opsets: range = OPSETS) -> OperatorTest:
-    """Return a test that is true for the operators that a runtime lacks.
+    """Return a test that is true for the operators that a runtime does not support.
 
     Arguments:
         operators: names of ONNX operators, separated by blanks.
@@ -105,9 +105,10 @@ class Deviation:
 
     Arguments:
         sentence: the description in the report.
-        exact_rule: the rule that gives JAX's result, or None if there is none.
-        affects: returns whether a node is affected.
-        fails_verification: whether the difference exceeds rounding for a few ordinary numbers.
+        exact_rule: the rule that computes JAX's result, or None if there is none.
+        affects: a function that returns whether a node is affected.
+        fails_verification: whether the difference is larger than rounding errors for some ordinary
+            numbers.
     """
 
     sentence: str
@@ -163,14 +164,15 @@ class Quirk:
 
 @dataclass(frozen=True)
 class Lag:
-    """Kernels that older versions of a runtime lack.
+    """Kernels that are missing in older versions of a runtime.
 
     Arguments:
-        versions: the versions that lack them.
-        casts: by operator and unsupported dtype, the dtype to compute in instead.
-        newest_opset: the newest opset that these versions load.
-        lacks: tests for operators that these versions lack completely.
-        model: rewrites the ONNX model in place where a conversion of dtypes is not enough.
+        versions: the versions in which the kernels are missing.
+        casts: for each operator and unsupported dtype, the dtype that is used instead.
+        newest_opset: the newest opset of the files that these versions can load.
+        lacks: tests for operators that these versions do not support at all.
+        model: a function that rewrites the ONNX model in place, for faults that a conversion of
+            dtypes cannot avoid.
     """
 
     versions: str
@@ -194,19 +196,20 @@ class Target:
 
     Arguments:
         name: the name that ``to_onnx`` takes.
-        kernels: dtypes without a kernel, by operation of the graph.
-        lacks: tests for operators of the standard that the runtime lacks or runs slower than
-            others. Other operators replace them.
-        quirks: wrong results, and how they are avoided.
-        bfloat16: operations with bfloat16 kernels; None if all have one.
+        kernels: the dtypes that have no kernel, for each operation of the graph.
+        lacks: tests for operators of the standard that are replaced by other operators, because the
+            runtime does not support them or runs them more slowly.
+        quirks: faults of the runtime, and the rewrites that avoid them.
+        bfloat16: the operations that have a kernel for bfloat16, or None if all operations have
+            one.
         attention_layout: the faster layout of ``Attention``.
-        versions: the versions that a file is for.
-        oldest: the oldest version that a file is for by default.
-        lags: kernels that older versions lack.
+        versions: the versions for which a file is written.
+        oldest: the oldest version for which a file is written by default.
+        lags: the kernels that are missing in older versions.
         opset: the default opset.
-        opsets: the opsets that the runtime loads.
+        opsets: the opsets that the runtime supports.
         static_sizes_only: whether all sizes have to be static.
-        dynamic_integers: whether integer products are as fast if the file computes their ranges at
+        dynamic_integers: whether integer products are equally fast if their ranges are computed at
             run time.
         forms: the supported forms of operations, where they are known.
     """
@@ -253,7 +256,7 @@ class Target:
         """Return False if the runtime lacks an operator for a dtype at an opset, so that others
         have to replace it.
 
-        A dtype that is converted to another one counts as supported. The opset that added the
+        A dtype is treated as supported if it is converted to another one. The opset that added the
         operator to the standard is not checked (``supports``).
 
         Arguments:
@@ -272,8 +275,8 @@ class Target:
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
 
     def newest_opset(self, operator: str, dtype: Any = np.float32) -> int:
-        """Return the newest of the target's opsets at which the runtime does not lack an operator
-        for a dtype."""
+        """Return the newest of the target's opsets at which the runtime supports an operator for a
+        dtype."""
         return max(opset for opset in self.opsets if self.takes(operator, dtype, opset))
 
     def allows_dtype(self, op: Op, dtype: str) -> bool:
@@ -291,7 +294,7 @@ class Target:
     def remove_quirks(self, model: ir.Model) -> None:
         """Rewrite a model in place so that the runtime computes it correctly.
 
-        It avoids the quirks, and the kernels that some of the target's versions lack.
+        It avoids the quirks, and the kernels that are missing in some of the target's versions.
         """
         rewrites = [*(quirk.model for quirk in self.quirks), *(lag.model for lag in self.lags)]
         for rewrite in filter(None, rewrites):
@@ -320,7 +323,8 @@ class Target:
             )
         quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & matching)
         lags = [lag for lag in self.lags if versions(lag.versions) & matching]
-        # A request without versions means the versions that have the opset.
+        # If no versions are requested, the target is restricted to the versions that support the
+        # opset.
         excluded = lags if version_text else []
         newest = min([self.opsets[-1], *(lag.newest_opset for lag in excluded)])
         opsets = range(self.opsets[0], newest + 1)
@@ -352,12 +356,12 @@ HALF_CONVERSIONS: ConversionTable = dict.fromkeys(("float16", "bfloat16"), "floa
 FLOAT_CONVERSIONS: ConversionTable = dict.fromkeys(("float16", "bfloat16", "float32"), "float64")
 
 FORMULAS: Mapping[Op, MissingKernel] = {
-    # These formulas have several steps, which would all round in half precision.
+    # These formulas have several steps, and in half precision each step would be rounded.
     **dict.fromkeys(
         (ops.atan2, ops.cbrt, ops.erf_inv, ops.erfc, ops.expm1, ops.log1p, ops.exp2),
         MissingKernel(HALF_CONVERSIONS),
     ),
-    # The terms of these formulas cancel near the zeros of the functions.
+    # Near the zeros of these functions, the terms of their formulas cancel.
     **dict.fromkeys((ops.digamma, ops.lgamma), MissingKernel(FLOAT_CONVERSIONS)),
 }
 """Operations that are lowered to several operators on every target."""

@@ -1,1 +1,4 @@
-"""Verification of ONNX files against JAX: samples, sessions, and a model of rounding errors."""
+"""Verification of ONNX files by comparing their results with JAX on samples.
+
+A model of rounding errors decides which differences are accepted.
+"""

@@ -46,12 +46,11 @@ class AllowedIntegers:
     limits: list[Dim] = field(default_factory=list)
 
     def constrain(self, x: np.ndarray, sizes: named_sizes.Sizes) -> np.ndarray:
-        """Return drawn numbers with those outside of the limits replaced; allowed numbers stay
-        unchanged.
+        """Return drawn numbers after replacing those that are outside of the limits.
 
-        A loop count keeps its sign and becomes smaller than ``MAX_COUNT``. An index becomes its
-        remainder by the number of valid indices along the shortest axis. ``sizes`` are the sizes of
-        the named dimensions.
+        A loop count keeps its sign and is reduced to less than ``MAX_COUNT``. An index is replaced
+        by its remainder modulo the number of valid indices along the shortest axis. ``sizes`` are
+        the sizes of the named dimensions.
         """
         if self.is_loop_count:
             x = np.fmod(x, x.dtype.type(MAX_COUNT))
@@ -83,12 +82,13 @@ def allowed_integers(graph: Graph) -> list[AllowedIntegers]:
 def _loop_operands(graph: Graph) -> Iterator[Value]:
     """Yield all values that the number of iterations of a loop may depend on.
 
-    These are the operands of while loops, those of nodes with a while loop in a body, and all
-    values that they are computed from. A drawn integer among them must be small, because 2**31
-    iterations would take hours.
+    These are the operands of while loops, the operands of nodes with a while loop in a body, and
+    all values from which these operands are computed. A drawn integer among them must be small,
+    because 2**31 iterations would take hours.
     """
     outer_loops = (node for node in graph.nodes if any(map(_is_while, _body_nodes(node))))
-    # The operands of outer loops count too: the input of a body has no producer.
+    # The operands of the enclosing loops are searched too, because the inputs of a body have no
+    # producer.
     loops = chain(outer_loops, filter(_is_while, graph.walk()))
     operands = chain.from_iterable(node.inputs for node in loops)
     return chain.from_iterable(map(ancestors, operands))

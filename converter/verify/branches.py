@@ -1,8 +1,8 @@
 """Record which branches, loop iterations and index bounds of a program a set of inputs reaches.
 
-A file that is wrong in one branch agrees with JAX on every input that takes another branch. The
-probe therefore evaluates the traced graph and records which *sides* of each node were taken. A side
-is one of the ways that control flow or an index can go at a node.
+If a file is wrong in one branch, it still agrees with JAX on all inputs that take other branches.
+The probe therefore evaluates the traced graph and records which *sides* of each node were taken. A
+side is one of the ways that control flow or an index can go at a node.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class Probe:
     ) -> dict[str, Graph]:
         """Return the needed parts of the bodies of a node, by name.
 
-        If ``has_read_outputs`` is true, the outputs of all bodies count as needed. The ids of all
-        values that the parts read are added to ``needed``.
+        If ``has_read_outputs`` is true, the outputs of all bodies are treated as needed. The ids of
+        all values that the parts read are added to ``needed``.
         """
         parts = {}
         for name, body in bodies.items():

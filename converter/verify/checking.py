@@ -49,7 +49,7 @@ def check(
     seed: int = 0,
     accept_open: Collection[str] = (),
 ) -> Verdict:
-    """Compare the outputs of a model in ONNX Runtime with those of ``fn`` in JAX.
+    """Compare the outputs of a model in ONNX Runtime with the outputs of ``fn`` in JAX.
 
     Integers and Booleans have to be equal. A float may differ by its rounding error: the effect on
     this element of rounding at every step of what JAX computes (``converter.verify.noise``). If JAX
@@ -60,7 +60,7 @@ def check(
     on a last axis of size two.
 
     Arguments:
-        model: an export, an onnx_ir model, a path, or a session. A session is run as it is.
+        model: an export, an onnx_ir model, a path, or a session. A session is run without changes.
             Everything else is run at every optimization level of ONNX Runtime, and more than once,
             because memory that a kernel does not initialize may differ between runs.
         fn: the function that is called with the inputs. Its leaves are compared with the outputs in
@@ -69,16 +69,17 @@ def check(
             to be an export, and several samples are drawn: normal, repeated, zero and large
             numbers, indices within bounds, and the extremes of named dimensions for which an
             evaluation takes at most 4 GiB. A small function gets at least 32 samples. If the
-            program has branches, loops or index bounds, up to 256 further inputs are tried. Those
-            that are the first to take a branch, a number of loop iterations or a side of a bound
-            become samples too. Samples behind the fourth one with wrong elements are not compared.
+            program has branches, loops or index bounds, up to 256 further inputs are tried. An
+            input is also used as a sample if it is the first one that takes a branch, a number of
+            loop iterations or a side of a bound. After four samples with wrong elements, no further
+            samples are compared.
         seed: seed of the inputs that are drawn.
         accept_open: names of outputs whose open elements are accepted.
 
     Returns:
         A dictionary from output names to errors, with ``passed``, ``differences`` and ``elements``.
-        Its ``untaken`` has a sentence for each branch, number of loop iterations and index bound
-        that no sample reached.
+        Its ``untaken`` contains a sentence for each branch, number of loop iterations and index
+        bound that no sample reached.
 
     Raises:
         CheckError: the inputs or outputs do not fit the model, JAX cannot evaluate the function,
@@ -160,7 +161,8 @@ def draw_cases(
 
 def _evaluate_function(call: Callable[..., Any], arrays: Sequence[Any]) -> list[np.ndarray]:
     """Return the outputs of a function for arrays, as numpy arrays."""
-    results = call(*jax.device_put(list(arrays)))  # `jnp.asarray` would be compiled
+    # `jnp.asarray` is not used, because JAX would compile it.
+    results = call(*jax.device_put(list(arrays)))
     return [_to_numpy(x) for x in jax.tree.leaves(results)]
 
 
@@ -182,10 +184,10 @@ def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_impure(case: Case) -> None:
-    """Raise `CheckError` if a second call of the function on the inputs of a sample gives other
-    outputs.
+    """Raise `CheckError` if the outputs of a second call of the function on the inputs of a sample
+    are different.
 
-    The bytes of the outputs are compared, so that a change in the last place counts too.
+    The bytes of the outputs are compared, so that a change in the last place is also found.
     """
     pairs = zip(case.expected, case.evaluate_again(), strict=True)
     same = [x.tobytes() == y.tobytes() for x, y in pairs]
@@ -222,8 +224,8 @@ class OutputComparison:
         output: name of the output.
         actual: the array of the file.
         expected: the array of JAX, with the parts of complex numbers on the last axis.
-        errors: largest errors. Accepted elements, and elements that are right whatever rounding
-            decides, do not count.
+        errors: largest errors. Accepted elements are not included, and neither are elements that
+            are right for every possible rounding.
         judgement: masks of the elements that are wrong or open.
     """
 
@@ -244,7 +246,7 @@ class Case:
             rounds at other steps.
         accepted_outputs: names of outputs whose open elements do not fail the file.
         evaluate_again: calls the function again, step by step, and returns its outputs. A
-            difference counts only if the outputs of both evaluations show it.
+            difference is included only if the outputs of both evaluations show it.
         last_comparisons: the comparison with the last run, by output.
     """
 
@@ -257,9 +259,9 @@ class Case:
     def compare_run(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
         """Return the comparison of each output of one run with JAX.
 
-        If all outputs have the bytes of those of the last run, its comparison is returned again. If
-        an element is wrong or open, the function is evaluated again step by step, and the
-        comparison with these outputs counts.
+        If all outputs have the same bytes as in the last run, the comparison of that run is
+        returned again. If an element is wrong or open, the function is evaluated again step by
+        step, and the comparison with these outputs counts.
 
         Arguments:
             actual: the arrays of the file by name of the output.
@@ -303,7 +305,8 @@ class Case:
             CheckError: the shape or the dtype is another one than in JAX.
         """
         expected = _to_jax_precision(self.expected[output_index], actual.dtype)
-        errors = compare(actual, expected)  # raises for another shape or dtype
+        # An error is raised if the shape or the dtype differs.
+        errors = compare(actual, expected)
         judgement, packed_expected = (
             self.judge.judge(output_index, actual, expected),
             pack_complex(expected),
@@ -350,7 +353,8 @@ def _record_comparisons(
 def _to_numpy(leaf: Any) -> np.ndarray:
     """Return a leaf as a numpy array.
 
-    A Python number has the dtype that JAX gives it. PRNG keys become their numbers.
+    A Python number is converted to the dtype that it has in JAX. PRNG keys are converted to their
+    numbers.
     """
     is_number = isinstance(leaf, bool | int | float | complex)
     return np.asarray(jax.device_put(leaf) if is_number else key_numbers(leaf))

@@ -1,5 +1,7 @@
-"""Judge which elements of a result are right, wrong, or open because rounding could explain
-them."""
+"""Judge which elements of a result are right, wrong or open.
+
+An element is open if rounding could explain its difference, but there is no evidence that it does.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,10 +47,12 @@ class Judgement:
     An element that is in none of the masks is within the tolerance.
 
     Arguments:
-        is_wrong: elements whose difference rounding does not explain.
-        is_open: elements whose difference rounding could explain, without evidence that it does.
-        rounding_decides: right elements for which rounding decides between a number and infinity or
-            NaN, or between two infinities. The file and JAX may have different ones.
+        is_wrong: elements whose difference is not explained by rounding.
+        is_open: elements whose difference could be explained by rounding, without evidence that it
+            is.
+        rounding_decides: right elements for which the rounding error determines whether the result
+            is finite, infinite or NaN, or which infinity it is. The file and JAX may have different
+            results there.
     """
 
     is_wrong: np.ndarray
@@ -107,7 +111,8 @@ class Judge:
         difference = _absolute_difference(actual, pack_complex(expected))
         rounding = _rounding_error(expected)
         no_element = np.zeros(difference.shape, bool)
-        if self._noise is None:  # a rounding of the largest element, for all
+        if self._noise is None:
+            # Without perturbed evaluations, all elements get a tolerance from the largest one.
             coarse_tolerance = COARSE_ROUNDING / ROUNDING_UNITS * rounding.max(initial=0.0)
             return Judgement(difference > coarse_tolerance, no_element, no_element)
         unexplained, tolerance = difference > rounding, rounding
@@ -149,7 +154,8 @@ class Judge:
         truth, limits = None, tolerance[unexplained]
         if self._float64_outputs is not None:
             truth = self._float64_outputs[output_index][unexplained]
-            # A perturbed matrix may have no factors. Then no evaluation gives a tolerance.
+            # A matrix may have no factorization after it is perturbed. Then the evaluations do not
+            # determine a tolerance.
             is_never_finite = ~np.isfinite(_to_float64(evaluations[1:])).any(0)
             rows = _row_rounding_error(expected, self._float64_outputs[output_index])[unexplained]
             limits = np.where(is_never_finite, np.maximum(limits, rows), limits)
@@ -163,13 +169,13 @@ class Judge:
         """Return the absolute difference of each element between one perturbed evaluation and the
         unperturbed one.
 
-        Infinite differences count as zero. Both parts of a complex number get the larger
+        Infinite differences are treated as zero. Both parts of a complex number get the larger
         difference.
 
         Arguments:
             run_index: number of the perturbed evaluation, from 1.
             output_index: position of the output.
-            expected: the array of JAX, which tells whether the output is complex.
+            expected: the array of JAX, whose dtype determines whether the output is complex.
         """
         difference = _absolute_difference(
             self.run(run_index)[output_index], self.run(0)[output_index]
@@ -184,8 +190,8 @@ class Judge:
     def run(self, run_index: int) -> list[np.ndarray]:
         """Return the outputs of one evaluation of the graph, which is computed on first use.
 
-        Run 0 is unperturbed. Every other run has other random rounding errors. If the errors keep a
-        loop from ending, floats are NaN and integers are those of run 0.
+        Run 0 is unperturbed. Every other run has other random rounding errors. If a loop does not
+        end because of the errors, floats are NaN and integers have the values of run 0.
         """
         assert self._noise is not None
         exact = self._unperturbed
@@ -258,9 +264,9 @@ def _to_float64_input(x: Any) -> Any:
 def _is_perturbed_integer(integers: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
     """Return a mask of the integers that rounding errors can lead to.
 
-    ``evaluations`` are the perturbed evaluations [runs, elements]. An integer is possible if one of
-    them gives it. Where they have more than two values, all integers between the smallest and the
-    largest are possible too.
+    ``evaluations`` are the perturbed evaluations [runs, elements]. An integer is possible if it is
+    the result of one of them. Where they have more than two values, all integers between the
+    smallest and the largest are possible too.
     """
     low, high = evaluations.min(0), evaluations.max(0)
     are_two = ((evaluations == low) | (evaluations == high)).all(0)
@@ -279,13 +285,13 @@ def _classify_unexplained(
     """Return three masks of elements outside of the tolerance: wrong, open, and right whatever
     rounding decides.
 
-    Where all perturbed evaluations are finite, or all are the same infinity or NaN, the element is
-    wrong. The exception is an element for which XLA flushed an intermediate number to zero while
+    An element is wrong if all perturbed evaluations are finite there, or if all of them are the
+    same infinity or NaN. There is one exception: XLA flushed an intermediate number to zero, and
     the file is close to the result in float64.
 
-    Otherwise an element is right if it is as close to the result in float64 as JAX. If it is not,
-    but perturbed evaluations give such numbers, it is right where JAX is not finite or not
-    accurate, and open where JAX is right.
+    Otherwise an element is right if it is as close to the result in float64 as JAX's number. If it
+    is not, but the perturbed evaluations contain such numbers, the element is right if JAX's number
+    is not finite or not accurate, and open if JAX's number is right.
 
     Arguments:
         actual: the numbers of the file, outside of the tolerance.
@@ -328,9 +334,9 @@ def _compare_with_float64(
         info: the ``finfo`` of the output's dtype.
 
     Returns:
-        Where the file is as close to the truth as JAX, where JAX is inaccurate, and where JAX
-        flushed a number to zero. In the last mask JAX has zero, or the infinity that a zero leads
-        to, and the file has the truth.
+        Three masks. The first is true if the file is as close to the truth as JAX. The second is
+        true if JAX is inaccurate. The third is true if JAX flushed a number to zero: JAX's result
+        is then zero, or an infinity that is caused by a zero, and the file has the true result.
     """
     magnitude = np.where(np.isfinite(truth), abs(truth), 0.0)
     truth_rounding = ROUNDING_UNITS * float(info.eps) * magnitude
@@ -358,9 +364,9 @@ def _is_reachable(
 ) -> np.ndarray:
     """Return a mask of the results that rounding errors can lead to.
 
-    An infinity or NaN is reachable if one of the ``evaluations`` [runs, elements] gives the same. A
-    finite number is reachable if it is between the smallest and the largest finite evaluation, or
-    outside by at most the tolerance plus ``SPREAD_FACTOR`` times their range.
+    An infinity or NaN is reachable if it is the result of one of the ``evaluations`` [runs,
+    elements]. A finite number is reachable if it is between the smallest and the largest finite
+    evaluation, or outside by at most the tolerance plus ``SPREAD_FACTOR`` times their range.
     """
     is_number = np.isfinite(evaluations)
     low = np.where(is_number, evaluations, np.inf).min(0)

@@ -1,16 +1,16 @@
-"""Estimate the effect of rounding on a result: evaluate the graph with a random error in each step.
+"""Estimate the effect of rounding errors on a result.
 
-A runtime may round differently from JAX at every step. The effect depends on the element: a sum
-that cancels changes much, a large product next to it hardly at all. The graph is therefore
-evaluated several times, with each step changed at random by up to two units in the last place. An
-element may differ by the spread of these evaluations (stochastic arithmetic; Vignes, 2004,
-doi:10.1023/B:NUMA.0000049483.75679.ce).
+A runtime may round differently from JAX at every step. The effect is different for each element: if
+the terms of a sum cancel, its relative error is large, while the relative error of a product stays
+small. The graph is therefore evaluated several times. In each evaluation, the result of every step
+is changed at random by up to two units in the last place. An element may differ by the spread of
+these evaluations (stochastic arithmetic; Vignes, 2004, doi:10.1023/B:NUMA.0000049483.75679.ce).
 
-XLA flushes subnormal results to zero and other runtimes do not, so they are zero in some of the
-evaluations. The perturbation applies to the result of a step. For a step that rounds several times
-inside, it applies to the operands too, which bounds the effect of these roundings (backward error),
-and sums are evaluated in another order. Steps that only select numbers stay exact, and so does
-arithmetic on numbers of few digits.
+XLA flushes subnormal results to zero and other runtimes do not. Such results are therefore zero in
+some of the evaluations. The perturbation is applied to the result of a step. If a step rounds
+several times internally, the perturbation is also applied to its operands, which bounds the effect
+of these rounding errors (backward error), and sums are evaluated in a different order. Steps that
+only select numbers are not perturbed, and neither is arithmetic on numbers with few digits.
 """
 
 import math
@@ -83,8 +83,8 @@ class UnperturbedResult(NamedTuple):
         outputs: the outputs of the graph.
         max_iterations: limit of the iterations of a loop in perturbed evaluations on the same
             inputs.
-        resampled_outputs: the outputs with sampling positions computed as a runtime computes them;
-            None if the graph has no sampling positions.
+        resampled_outputs: the outputs if the sampling positions are computed in the same way as in
+            a runtime; None if the graph has no sampling positions.
     """
 
     outputs: list[np.ndarray]
@@ -124,11 +124,11 @@ class PerturbedEvaluation:
 
     @cached_property
     def _divided_sums(self) -> frozenset[Node]:
-        """The nodes of the graph that sum and whose result is divided, directly or after reshapes
+        """The nodes of the graph that compute a sum which is divided, directly or after reshapes
         and broadcasts.
 
-        A runtime may divide the terms before it adds them, as ONNX Runtime's norms do. Such a sum
-        is therefore perturbed even if all its terms have few digits.
+        A runtime may divide the terms before it adds them, as the norms of ONNX Runtime do. The
+        result of such a sum is therefore perturbed even if all of its terms have few digits.
         """
         divisions = (node for node in all_nodes(self._graph) if node.op is ops.div)
         dividends = [n.inputs[0].node for n in divisions]
@@ -162,8 +162,8 @@ class PerturbedEvaluation:
                 graph, args, params, _Perturber(pool, self._divided_sums), max_iterations
             )
 
-        # Evaluated node by node, operations that layers have in common are compiled once. Loops
-        # would be compiled again each time.
+        # If the graph is evaluated node by node, an operation that occurs in several layers is
+        # compiled only once. A loop would be compiled again every time.
         has_loops = any(node.bodies for node in graph.nodes)
         return jax.jit(run) if has_loops else run
 
@@ -172,8 +172,8 @@ class PerturbedEvaluation:
         """Evaluations of the graph in which sampling positions are computed by the formulas of
         ONNX's operators.
 
-        These positions have a rounding error where JAX knows positions or weights exactly. None if
-        the graph has no sampling positions.
+        These positions have a rounding error even if JAX computes the positions or weights exactly.
+        The result is None if the graph has no sampling positions.
         """
         if self._retrace_calls is None:
             return None
@@ -250,8 +250,8 @@ class _Perturber:
 
     Arguments:
         pool: array of random numbers in units in the last place.
-        divided_sums: nodes whose sum is divided afterwards. They are perturbed even if all terms
-            have few digits.
+        divided_sums: nodes that compute a sum which is divided afterwards. Their results are
+            perturbed even if all terms have few digits.
     """
 
     def __init__(self, pool: Any, divided_sums: frozenset[Node]) -> None:
@@ -292,10 +292,12 @@ class _Perturber:
             return self._run_node(node, args, sizes)
         args = [self._to_array(x) for x in args]
         if node.op.divides and isinstance(node.meaning, PairFunction):
-            # The sign of a zero decides which infinity a division gives.
+            # The sign of a zero is kept, because it determines the sign of the infinity that a
+            # division returns.
             args = [self._randomize_zero_signs(x) for x in args]
         if node.op.linear is Linear.SEPARATELY and is_float(node.out.dtype):
-            # A product of integers with a float result rounds the integers first.
+            # If a product of integers has a float result, the integers are rounded before they are
+            # multiplied.
             args = [x if is_float(x.dtype) else x.astype(node.out.dtype) for x in args]
         floats = [x for x in args if is_float(x.dtype)]
         is_exact = node not in self._divided_sums and _is_exact_arithmetic(rounding, floats)
@@ -387,7 +389,7 @@ class _Perturber:
         """
         operands, (contracted, batch) = args, node.params["dimension_numbers"]
         count = math.prod(args[0].shape[axis] for axis in contracted[0])
-        # Half precision is accumulated in float32.
+        # Sums in half precision are accumulated in float32.
         is_half_precision = total.dtype.itemsize < 4
         if is_half_precision or count < MIN_DOT_TERMS or count * total.size > MAX_DOT_TERMS:
             return None
@@ -465,9 +467,9 @@ class _Perturber:
     ) -> Any:
         """Return the sum of two operands ``args``, perturbed by units in the last place.
 
-        An operand that is a product is perturbed too, because XLA may fuse it into the addition and
-        round only once. Sums that equal an operand are not perturbed, because the other operand is
-        zero or too small to change it.
+        If an operand is a product, it is also perturbed, because XLA may fuse the product into the
+        addition and round only once. A sum that is equal to one operand is not perturbed, because
+        the other operand is zero or too small to change it.
 
         ``is_exact`` says where numbers of few digits are not perturbed (``_perturb_elements``).
         """
@@ -494,7 +496,7 @@ class _Perturber:
 
         Arguments:
             value: the array.
-            is_exact: whether numbers of few digits stay as they are, as one bool or as a mask of
+            is_exact: whether numbers with few digits are not perturbed, as a bool or as a mask of
                 elements.
             min_magnitude: perturb elements below an eighth of it as much as that eighth, and away
                 from zero. None stands for the smallest normal number in place of the eighth.
@@ -513,22 +515,24 @@ class _Perturber:
             perturbed = xp.where(is_exact & _has_few_digits(value), value, perturbed)
         is_flushed = (abs(value) < value.dtype.type(_flush_threshold(info))) & (step < 0)
         perturbed = xp.where(is_flushed, xp.copysign(xp.zeros_like(value), value), perturbed)
-        # With ml_dtypes 0.5.0, bfloat16 and a Python number give float32.
+        # In ml_dtypes 0.5.0, the result of bfloat16 and a Python number is float32.
         return perturbed.astype(value.dtype)
 
     def _perturb_normwise(self, value: Any, node: Node, operand_index: int) -> Any:
         """Return the operand of a matrix operation with each element perturbed relative to the
         largest element of the matrix.
 
-        Only elements that the node reads count. For operations whose rows or columns are
-        independent, the largest element of the row or column counts instead. The perturbation grows
-        with the square root of the number of rows, because as many roundings affect each element
-        (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8; section 19.3
-        for orthogonalized columns, 9.3 for elimination and 10.1 for Cholesky's factor).
+        Only elements that the node reads are considered. If the rows or columns of an operation are
+        independent, the largest element of the row or column is used instead. The perturbation
+        grows with the square root of the number of rows, because as many roundings affect each
+        element (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8;
+        section 19.3 for orthogonalized columns, 9.3 for elimination and 10.1 for Cholesky's
+        factor).
         """
         if not is_float(value.dtype):
             return value
-        parts = 2 if isinstance(node.meaning, PairFunction) else 1  # real and imaginary
+        # The real and the imaginary part of a complex number are two elements.
+        parts = 2 if isinstance(node.meaning, PairFunction) else 1
         magnitudes = self._np.where(self._np.isfinite(value), abs(value), 0)
         if parts > 1:
             magnitudes = magnitudes.max(-1)
@@ -611,9 +615,9 @@ def _has_few_digits(x: Any) -> Any:
 
 
 EXACTNESS_TESTS: Mapping[Rounding, Callable[[Any], Any]] = {
-    Rounding.ONCE: _has_few_digits,  # IEEE 754 defines one result
+    Rounding.ONCE: _has_few_digits,  # IEEE 754 defines the result exactly
     Rounding.ADDS: _has_few_digits,
-    # A function is exact at 0, 1 and -1, if it is exact anywhere.
+    # A function whose result is exact for some operands is exact at 0, 1 and -1.
     Rounding.FUNCTION: lambda x: _has_few_digits(x) & (abs(x) <= 1),
     Rounding.SUMS: lambda x: _has_few_digits(x).all(),
 }

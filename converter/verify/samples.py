@@ -40,7 +40,8 @@ def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) ->
 
     Booleans are all true.
     """
-    if is_float(dtype):  # float16 represents the products of numbers of this size
+    if is_float(dtype):
+        # Products of numbers of this size do not overflow in float16.
         return _cast_numbers(
             rng.standard_normal(shape) * (16 if dtype == np.float16 else 300), dtype
         )
@@ -51,7 +52,7 @@ def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) ->
 
 
 def _repeated(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    """Draw few different values, so that ties occur; both zeros are among them."""
+    """Draw from a small set of values, including both zeros, so that ties occur."""
     values = np.array([-1.5, -0.0, 0.0, 0.5, 2.0])
     return _cast_numbers(rng.choice(values, shape), dtype)
 
@@ -157,7 +158,8 @@ def basic_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, list[np.nd
     cases = [(distribution, "") for distribution in DISTRIBUTIONS]
     if sampler.names:
         cases += [("normal", ", small"), ("normal", ", wide")]
-    for _, kind in cases:  # raises before anything is drawn if sizes do not exist
+    for _, kind in cases:
+        # This raises an error before any sample is drawn if the constraints allow no sizes.
         sampler.sizes(kind)
     for index, (distribution, kind) in enumerate(cases):
         yield distribution + kind, sampler.draw(distribution, seed + index, kind)

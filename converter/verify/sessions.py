@@ -63,8 +63,8 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
 
     Arguments:
         model: an export, an onnx_ir model, a path, or a session.
-        inputs: one array for each input of the model, in order. Complex arrays are passed as they
-            are.
+        inputs: one array for each input of the model, in order. Complex arrays are passed
+            unchanged.
 
     Returns:
         The outputs. Complex ones have their real and imaginary parts on a last axis of size two, as
@@ -127,8 +127,8 @@ def _silent_run_options() -> ort.RunOptions:
 def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
     """Yield pairs of an optimization level and a session of the model at that level.
 
-    The sessions are created one after the other, so that only one holds the weights in memory. If
-    ``model`` is a session, it is yielded alone, as level "all".
+    The sessions are created one after the other, so that only one of them has the weights in memory
+    at a time. If ``model`` is a session, it is yielded alone, as level "all".
     """
     import onnxruntime as ort
 
@@ -175,7 +175,8 @@ def _ort_value(array: np.ndarray, dtype: ir.DataType) -> ort.OrtValue:
     import onnxruntime as ort
 
     array = np.ascontiguousarray(array).reshape(array.shape)
-    if dtype == ir.DataType.BFLOAT16:  # numpy has no such type
+    if dtype == ir.DataType.BFLOAT16:
+        # numpy does not have the type bfloat16.
         numbers = array.view(np.uint16)
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(numbers, dtype.value)
     return ort.OrtValue.ortvalue_from_numpy(array)
@@ -224,7 +225,8 @@ def session(
     )
     for key, value in (settings or {}).items():
         options.add_session_config_entry(key, value)
-    # With the fallback, ONNX Runtime may print and try providers that were not requested.
+    # If the fallback is enabled, ONNX Runtime may print messages and try providers that were not
+    # requested.
     session_options: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
     on_cpu = list(providers) == ["CPUExecutionProvider"]
     if isinstance(model, (str, os.PathLike)):
@@ -243,7 +245,8 @@ def session(
         _map_tensor_files if on_cpu and any(_external_tensors(inner)) else _share_tensors_in_memory
     )(inner, options)
     ort_session = _start_session(content, options, session_options)
-    # A session keeps only the addresses of the values, so they have to live as long as it does.
+    # A session stores only the memory addresses of the values, so the values have to exist as long
+    # as the session.
     weakref.finalize(ort_session, shared_values.clear).atexit = False
     return ort_session
 
@@ -326,9 +329,10 @@ def _map_tensor_files(
     options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     import onnxruntime as ort
 
-    # Run in the file's order. The default order runs all casts of parameters first.
+    # Nodes are run in the order of the file. In the default order, all casts of parameters would
+    # run first.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-    # A tensor that the optimizer rewrites would be replaced by the one in the file.
+    # If the optimizer changed a tensor, the original tensor of the file would be used instead.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return ir.to_proto(model).SerializeToString(), views
 

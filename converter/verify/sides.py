@@ -26,7 +26,7 @@ VECTOR_INDEXED_OPS = (ops.gather, *ops.SCATTERS)
 
 
 class Flow:
-    """Data flow of a graph, followed also through the bodies of loops and conditionals."""
+    """Data flow of a graph, including the bodies of its loops and conditionals."""
 
     def __init__(self, graph: Graph) -> None:
         self._inputs = {id(v) for v in graph.inputs}
@@ -448,6 +448,6 @@ def may_have_sides(graph: Graph) -> bool:
     """Return True if a converted graph has branches, loops or indices that the verification
     observes.
 
-    ``take`` counts too, since gathers are lowered to it.
+    ``take`` is included, because gathers are lowered to it.
     """
     return any(node.op in SIDE_KINDS or node.op is ops.take for node in graph.walk())

@@ -1,10 +1,10 @@
-"""Search for inputs that take sides of a program which the basic samples do not take.
+"""Search for inputs that take the sides of a program that no basic sample takes.
 
-Inputs are mutated at random. Those that are the first to reach a side, or a result of a comparison,
-are mutated further, as in coverage-guided fuzzing (libFuzzer, AFL). The mutations change signs and
-magnitudes, write the program's own constants and numbers close to these, take extreme indices, and
-mix two inputs. Only the part of the graph that decides which sides are taken is evaluated
-(``converter.verify.branches``).
+The search changes inputs at random. If an input is the first one to reach a side, or the first one
+for which a comparison has a certain result, it is mutated further, as in coverage-guided fuzzing
+(libFuzzer, AFL). A mutation changes signs or magnitudes, inserts constants of the program or
+numbers close to them, uses the smallest or largest indices, or combines two inputs. Only the part
+of the graph that determines which sides are taken is evaluated (``converter.verify.branches``).
 """
 
 from __future__ import annotations
@@ -81,12 +81,13 @@ def draw_steered_samples(
     seed: int = 0,
     allows_extra: bool = True,
 ) -> tuple[list[tuple[str, Arrays]], Coverage]:
-    """Draw samples of a graph's inputs, and search for further ones that take the remaining sides.
+    """Draw samples of a graph's inputs, and search for additional samples that take the remaining
+    sides.
 
     A side is a branch, a number of loop iterations, or a side of an index bound. A small function
     (``is_small``) gets at least ``MIN_SAMPLES`` samples, if its loops end soon enough for them. In
-    a large function, a steered sample replaces the sample that it was mutated from, unless that one
-    is the only one that takes some side.
+    a large function, a steered sample replaces the sample from which it was mutated, unless some
+    side is taken only by the original sample.
 
     Arguments:
         graph: the converted graph, whose inputs are drawn (``converter.verify.samples.Sampler``).
@@ -246,7 +247,7 @@ class _Search:
     """Search for inputs that take further sides of a program, starting from drawn samples.
 
     Arguments:
-        probe: observes which sides a set of inputs takes.
+        probe: the probe, which observes which sides a set of inputs takes.
         limits: for each input, the integers that it may have.
         drawn: names and inputs of the drawn samples.
         seed: seed of the random mutations.
@@ -271,13 +272,14 @@ class _Search:
         self._steered = list[_Candidate]()
 
     def coverage(self) -> Coverage:
-        """Return the sides of the program with those that were reached so far."""
+        """Return the sides of the program, and which of them were reached so far."""
         return Coverage(self._probe.sides, self.reached, self.tried)
 
     def _observe(self, arrays: Arrays) -> np.ndarray:
         """Return the sides that a drawn sample takes, and count them as reached.
 
-        They count even if the observation is not valid, because the sample is verified anyway.
+        They are counted even if the observation is not valid, because the sample is verified
+        anyway.
         """
         observation = self._probe(arrays)
         self.tried += 1
@@ -287,11 +289,12 @@ class _Search:
         return observation.sides
 
     def _record_comparisons(self, results: np.ndarray) -> bool:
-        """Record which results comparisons had. Return True if one had a result that it never had
-        before.
+        """Record the results of comparisons.
 
-        ``results`` has two Booleans for each comparison: whether it was true, and whether it was
-        false.
+        Return True if a comparison had a result that it did not have for any earlier input.
+
+        ``results`` contains two Booleans for each comparison: whether it was true for some
+        elements, and whether it was false for some elements.
         """
         earlier_results = self._compared if self._compared.size else np.zeros(results.size, bool)
         self._compared = earlier_results | results
@@ -300,7 +303,8 @@ class _Search:
     def add(self, samples: Iterable[tuple[str, Arrays]]) -> None:
         """Add samples with valid observations until there are ``MIN_SAMPLES``.
 
-        It stops earlier after twice as many tries, or after ``MAX_SEARCH_STEPS`` evaluated nodes.
+        The method also ends after twice as many tries, or after ``MAX_SEARCH_STEPS`` evaluated
+        nodes.
         """
         for name, arrays in islice(samples, 2 * MIN_SAMPLES):
             if len(self._drawn) >= MIN_SAMPLES or self._steps > MAX_SEARCH_STEPS:
@@ -317,7 +321,8 @@ class _Search:
     def run(self) -> None:
         """Try mutated inputs until all sides are reached.
 
-        It stops earlier after ``MAX_TRIES`` inputs, or after ``MAX_SEARCH_STEPS`` evaluated nodes.
+        The search also ends after ``MAX_TRIES`` inputs, or after ``MAX_SEARCH_STEPS`` evaluated
+        nodes.
         """
         for attempt in range(MAX_TRIES):
             if self.reached.all() or self._steps > MAX_SEARCH_STEPS:
@@ -364,10 +369,11 @@ class _Search:
             self._corpus.append((parent, arrays))
 
     def samples(self, small: bool) -> list[tuple[str, Arrays]]:
-        """Return the names and inputs of the drawn samples and of those that reach further sides.
+        """Return the names and inputs of the drawn samples and of the samples that reach further
+        sides.
 
-        If the function is not ``small``, a steered sample replaces the sample that it was mutated
-        from, unless only that one takes some side.
+        If the function is not ``small``, a steered sample replaces the sample from which it was
+        mutated, unless some side is taken only by the original sample.
         """
         selected, added = list(self._drawn), list[_Candidate]()
         for candidate in self._steered:
@@ -402,7 +408,7 @@ def program_constants(probe: Probe) -> np.ndarray:
     """Return the numbers that occur in the observed part of a graph as constants, and some common
     ones.
 
-    Constant arrays of more than 16 elements are left out. The order is by magnitude, the largest
+    Constant arrays of more than 16 elements are omitted. The order is by magnitude, the largest
     first.
     """
     numbers = {0.0, 1.0, -1.0, 0.5, 2.0}
@@ -505,9 +511,9 @@ class Mutation:
     def _mutate_floats(self, x: np.ndarray, progress: float) -> np.ndarray:
         """Return floats after one random change.
 
-        They are scaled, made positive or negative, shifted by a constant, or replaced by constants
-        or random numbers, all or some of them. The scale is between 10^-e and 10^e, where e grows
-        with ``progress``. Magnitudes stay below a quarter of the largest float.
+        All or some of the floats are scaled, made positive or negative, shifted by a constant, or
+        replaced by constants or random numbers. The scale is between 10^-e and 10^e, where e
+        increases with ``progress``. The magnitudes stay below a quarter of the largest float.
         """
         numbers = x.astype(np.float64)
         exponent = MIN_SCALE_EXPONENT + progress * (MAX_SCALE_EXPONENT - MIN_SCALE_EXPONENT)
@@ -529,7 +535,8 @@ class Mutation:
     def _mutate_integers(self, x: np.ndarray) -> np.ndarray:
         """Return integers of which all or some are replaced.
 
-        The new integers are random ones of the dtype, small ones, or constants of the program.
+        The new integers are random numbers of the dtype, small numbers, or constants of the
+        program.
         """
         info = np.iinfo(x.dtype)
         fitting = self.close_constants[
@@ -556,10 +563,10 @@ class Mutation:
     def _bound_integers(
         self, x: np.ndarray, limits: AllowedIntegers, sizes: named_sizes.Sizes
     ) -> np.ndarray:
-        """Return integers within their limits, most of the time.
+        """Return integers that are within their limits in most calls.
 
-        For indices, a quarter of the calls return ``x`` unchanged. Another quarter returns signed
-        indices as negative ones, which count from the end.
+        For indices, a quarter of the calls return ``x`` unchanged. In another quarter of the calls,
+        signed indices are returned as negative indices, which count from the end.
 
         Arguments:
             x: the integers.

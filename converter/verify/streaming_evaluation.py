@@ -16,9 +16,9 @@ def evaluate_streaming(
 ) -> Any:
     """Return ``fn(params, *inputs)``, reading the value of each parameter only when it is needed.
 
-    A step is a call of a function under ``jax.jit``, which runs compiled, or else a single
-    operation. The parameters of a step are read just before it and dropped after it. A network
-    whose blocks are jitted therefore needs memory for one block.
+    A step is either a compiled call of a function under ``jax.jit`` or a single operation. The
+    parameters of a step are read just before the step and released after it. If the blocks of a
+    network are jitted, the evaluation therefore needs memory for the parameters of only one block.
 
     Arguments:
         fn: any function that JAX can trace.
@@ -54,7 +54,7 @@ def evaluate_streaming(
 
 
 def _variables(atoms: Any) -> set[Any]:
-    """Return the variables among the operands of an equation; literals are left out."""
+    """Return the variables among the operands of an equation; literals are omitted."""
     return {atom for atom in atoms if not isinstance(atom, jex.Literal)}
 
 

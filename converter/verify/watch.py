@@ -30,8 +30,8 @@ class Change:
     Arguments:
         step: the name of a pass, "trace" before all passes, "file", or "optimised file" if the file
             is wrong only after ONNX Runtime's optimizations.
-        description: the element that changed and its numbers. An open element counts as changed:
-            nothing decides whether rounding explains it.
+        description: the element that changed and its numbers. An element also counts as changed if
+            it is open, that is, if it is not known whether rounding explains its difference.
     """
 
     step: str

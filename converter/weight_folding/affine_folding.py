@@ -2,16 +2,18 @@
 
     conv(x, w) * s + t  =  conv(x, w * s) + t             (x @ w + b) * s  =  x @ (w * s) + b * s
 
-A batch norm at inference, LayerScale and the scale of attention are such factors. A factor is moved
-up through linear operations: transposes, sums, products with other weights. If all values that it
-reaches are parameters or constants, these are multiplied when the file is saved and keep their
-names, and the operation is removed. A shift moves into the bias before it in the same way.
+Such factors are, for example, a batch norm at inference, LayerScale, and the scale of attention. A
+factor is moved towards the inputs through linear operations: transposes, sums, and products with
+other weights. The operation is removed if all values that the factor reaches in this way are
+parameters or constants. These values are multiplied by the factor when the file is saved, and keep
+their names. A shift is moved into the preceding bias in the same way.
 
-The weights of a product or convolution change only if no other node reads them, so that the file
-never has them twice. Vectors and tables of up to 1 MiB may be duplicated. An infinite factor would
-give NaN in products with zeros, and a huge one in sums that cancel; such factors stay. So do
-divisors without values that are not protected from zero by a sum with a positive number. Values
-that are given when saving are checked then, and refused if they do not fit.
+The weights of a product or convolution are changed only if no other node reads them, so that the
+file never contains them twice. Vectors and tables of up to 1 MiB may be duplicated. Infinite and
+very large factors are not folded: the product of an infinite factor and a zero is NaN, and so is
+the sum of two overflows of opposite sign. A divisor whose values are not known is folded only if it
+cannot be zero, because a positive number is added to it. Values that are passed when the file is
+saved are checked at that time, and an error is raised if they are out of range.
 """
 
 from collections.abc import Sequence
@@ -87,7 +89,8 @@ class FoldingRules:
             other operand is not linear in weights that may change. None also for half precision,
             which would lose small weights.
         """
-        is_wide = node.out.dtype.name in ("float32", "float64")  # float16 would lose small weights
+        # Small weights would be rounded to zero in float16.
+        is_wide = node.out.dtype.name in ("float32", "float64")
         for index, other in self._operands(node) if is_wide else ():
             divides = node.op is ops.div
             if self._is_fixed(other) and linearity.has_moderate_size(other, divides):
@@ -102,7 +105,7 @@ class FoldingRules:
                     )
                     or []
                 )
-                # Multiplying only constants gains little: (x * 2) * 3.
+                # If all weights are constant scalars, as in (x * 2) * 3, there is little to gain.
                 is_useful = any(scalar(part.value) is None for part in parts)
                 is_finite = is_useful and linearity.is_safe_factor(other, divides)
                 if is_finite and all(linearity.is_scalable_weight(part.value) for part in parts):
@@ -116,7 +119,7 @@ class FoldingRules:
 
         Returns:
             The other operand, ``x @ w + b``, which replaces the node; its bias is changed in place.
-            None, so that the node stays, if it has no bias that may change.
+            None, so that the node is kept, if the other operand has no bias that may be changed.
         """
         for index, other in self._operands(node) if is_float(node.out.dtype) else ():
             if self._is_known(other):
@@ -194,9 +197,9 @@ class FoldingRules:
     def _only_producer(self, part: ScaledOperand) -> Node | None:
         """Return the node that computes an operand.
 
-        None if the operand is read elsewhere too, except by slices that do not overlap. None also
-        if it is computed in another graph, or if the factor or term would change its shape by
-        broadcasting.
+        None if other nodes also read the operand, unless all readers are slices that do not
+        overlap. None also if it is computed in another graph, or if the factor or term would change
+        its shape by broadcasting.
         """
         node, value = part.node, part.value
         inner = value.node
@@ -216,7 +219,7 @@ class FoldingRules:
         """Return the position of each operand that may replace a node, with the other operand,
         which scales or shifts it.
 
-        Operands that depend only on weights are left out. In a division or subtraction only the
+        Operands that depend only on weights are omitted. In a division or subtraction only the
         first operand may replace the node.
         """
         pairs = list(enumerate(reversed(node.inputs)))[: 2 if node.op.commutes else 1]
@@ -275,7 +278,8 @@ class FoldingRules:
         for part in parts:
             self._apply(part, op, editor)
         self._readers[id(value)] = self._readers.get(id(node.out), [])
-        editor.uses[id(value)] -= 1  # the removed node no longer reads it
+        # The value is no longer read by the node that is removed.
+        editor.uses[id(value)] -= 1
         return value
 
     def _apply(self, part: ScaledOperand, op: Op, editor: Editor) -> None:
@@ -284,7 +288,8 @@ class FoldingRules:
 
         A missing bias is added as the last operand.
         """
-        if part.index == len(part.node.inputs):  # a bias may be missing
+        if part.index == len(part.node.inputs):
+            # The node may not have a bias.
             bias = self._emit_weight(ops.neg, [part.other], editor) if op is ops.sub else part.other
             self._weights.add(id(bias))
             part.node.inputs.append(bias)
@@ -293,7 +298,8 @@ class FoldingRules:
         if op in (ops.mul, ops.div):
             value = editor.add(ops.factor, [value], value.shape, value.dtype, sizes)
         changed = self._emit_weight(op, [value, part.other], editor)
-        if _gives_rank(part):  # a bias keeps the shape of a vector
+        if _gives_rank(part):
+            # A bias has to remain a vector.
             first = next(
                 (i for i, d in enumerate(changed.shape) if not dims.is_same_dim(d, 1)), changed.rank
             )
@@ -303,8 +309,8 @@ class FoldingRules:
         part.node.inputs[part.index] = changed
 
     def _emit_weight(self, op: Op, inputs: list[Value], editor: Editor) -> Value:
-        """Return the result of an elementwise operation on weights, which counts as a weight
-        too."""
+        """Return the result of an elementwise operation on weights, which is also treated as a
+        weight."""
         shape = dims.broadcast([v.shape for v in inputs])
         assert shape is not None, inputs
         value = editor.add(op, inputs, shape, inputs[0].dtype)

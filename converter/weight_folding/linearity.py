@@ -134,7 +134,7 @@ def _scale_both(node: Node, factor: Value, editor: Editor) -> list[ScaledOperand
 def _drop_leading_ones(factor: Value, operand: Value, editor: Editor) -> Value:
     """Return a factor without its leading axes that ``operand`` does not have.
 
-    It is returned unchanged if one of these axes has another size than one.
+    It is returned unchanged if the size of one of these axes is not one.
     """
     surplus = factor.rank - operand.rank
     ones = all(dims.is_same_dim(d, 1) for d in factor.shape[:surplus])
@@ -187,7 +187,8 @@ def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[Scaled
     for a transposed convolution with groups.
     """
     weight, axis = node.inputs[1], CONVOLUTIONS[node.op]
-    # The weights of a grouped transposed convolution have the channels of one group there.
+    # In a grouped transposed convolution, this axis of the weights has only the channels of one
+    # group.
     if _varying_axes(factor) not in ([], [1]) or (axis and node.params["groups"] > 1):
         return []
     size = factor.shape[1]
@@ -207,7 +208,7 @@ def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
 
 
 def _varying_axes(factor: Value) -> list[int]:
-    """Return the axes along which a factor may vary: those of another size than one."""
+    """Return the axes along which a factor may vary, which are the axes whose size is not one."""
     return [i for i, d in enumerate(factor.shape) if not dims.is_same_dim(d, 1)]
 
 
@@ -253,8 +254,8 @@ def sizes_of_factor(divides: bool) -> dict[str, float]:
     """Return the allowed magnitudes of a factor as parameters ``least`` and ``most`` of
     ``ops.factor``.
 
-    A factor is at most ``LARGEST_SCALE``, a divisor at least its inverse. NaN is allowed, since it
-    gives NaN anyway.
+    A factor is at most ``LARGEST_SCALE``, a divisor at least its inverse. NaN is allowed, because
+    the result would be NaN in any case.
     """
     ends = (1 / LARGEST_SCALE, math.inf) if divides else (0.0, LARGEST_SCALE)
     return dict(zip(("least", "most"), ends, strict=True))

@@ -38,10 +38,10 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     evaluated when the file is saved.
 
     A value is replaced if it is at most 1 MiB larger than its sources. Otherwise its last operation
-    stays in the graph, and its operands are tried. A program that only moves the numbers of a
-    parameter which the file has anyway stays too, so that no table is in the file twice. A small
-    value that depends on constants alone becomes a constant. A result that is computed from one
-    parameter which no other node reads keeps the name of that parameter.
+    stays in the graph, and its operands are tried. A program is also kept in the graph if it only
+    moves the numbers of a parameter that the file contains anyway, so that no table is stored
+    twice. A small value that depends only on constants is replaced by a constant. A result that is
+    computed from one parameter which no other node reads keeps the name of that parameter.
     """
     weights = weight_values(graph)
     kept_ids = {id(v) for v in values_read_outside(graph, weights) if v.kind == "param"}

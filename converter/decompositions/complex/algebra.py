@@ -66,7 +66,7 @@ def divide(x: Pair, y: Pair) -> Pair:
     """Return ``x / y``. The divisor is first scaled so that its larger part is one (as in Smith's
     method, 1962).
 
-    A divisor of zero divides like a real zero; an infinite divisor gives zero.
+    The division by zero is the same as for a real zero. The division by an infinite number is zero.
     """
     large, _ = larger_and_smaller_part(y)
     is_ordinary_divisor = is_ordinary(large)
@@ -82,7 +82,7 @@ def divide(x: Pair, y: Pair) -> Pair:
 
 @complex_rule("sign")
 def sign(x: Pair) -> Pair:
-    """Return ``x / |x|``, or ``x`` where it is zero."""
+    """Return ``x / |x|``, or ``x`` if it is zero."""
     length = magnitude(x)
     return select(length == 0, x, Pair(x.re / length, x.im / length))
 
@@ -154,7 +154,7 @@ register_complex_rules(
         "ne": lambda x, y: (x.re != y.re) | (x.im != y.im),
     }
 )
-# JAX reinterprets the bits of complex numbers only as the same dtype.
+# JAX can reinterpret the bits of complex numbers only as numbers of the same dtype.
 register_complex_rules({"bitcast_convert_type": lambda x: x}, ignores=("new_dtype",))
 
 # ----------------------------------------------------------------------- order, gathers, scatters
@@ -179,7 +179,7 @@ register_complex_rules(
 
 @complex_rule("sort")
 def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
-    """Sort arrays along an axis by the first ``num_keys`` of them. A complex key counts as two
+    """Sort arrays along an axis by the first ``num_keys`` of them. A complex key is treated as two
     keys: its real part, then its imaginary part."""
     flat = [half for x in operands for half in (x if isinstance(x, Pair) else (x,))]
     keys = sum(2 if isinstance(x, Pair) else 1 for x in operands[:num_keys])

@@ -104,8 +104,8 @@ def _on_pairs(
     """Return a function of real arrays with a last axis of two, for a function of pairs.
 
     Arguments:
-        function: takes a `Pair` for each complex operand, or only the real part of a known real
-            one.
+        function: a function of one `Pair` for each complex operand. For an operand that is known to
+            be real, its real part is passed instead.
         complexes: True for each complex operand. Other operands are passed unchanged.
         real: True for each complex operand that is known to be real; None for none.
     """
@@ -140,8 +140,8 @@ def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
 def _multiply_pairs(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
     """Return the result of a product, such as ``dot_general``, of two pairs.
 
-    It takes four products of real numbers, or two or one if operands are real arrays. The parameter
-    ``preferred_element_type`` becomes real.
+    It needs four products of real arrays. If one operand is real it needs two products, and if both
+    are real it needs one. The parameter ``preferred_element_type`` becomes real.
     """
     accumulated = params.get("preferred_element_type")
     real = {} if accumulated is None else {"preferred_element_type": real_dtype(accumulated)}

@@ -1,9 +1,10 @@
-"""Roots, exponentials, logarithms, hyperbolic, trigonometric and inverse functions.
+"""Roots, exponentials, logarithms, and the trigonometric and hyperbolic functions with their
+inverses.
 
 Inverse functions are computed above the real axis and mirrored: ``f(conj(x)) = conj(f(x))``. As in
-XLA, the sign of a zero tells the side of a branch cut of ``atanh``; numbers on other branch cuts
-count as above them. The formulas are those of Kahan, Branch Cuts for Complex Elementary Functions,
-1987.
+XLA, the sign of a zero determines the side of the branch cut of ``atanh``. A number on another
+branch cut is treated as a number above the cut. The formulas are from Kahan, Branch Cuts for
+Complex Elementary Functions, 1987.
 """
 
 from typing import Any

@@ -1,9 +1,10 @@
 """Compute Fourier transforms as products with matrices of cosines and sines.
 
-A long transform becomes two short ones with a multiplication between them (Cooley and Tukey, 1965).
-One of large prime length becomes a convolution (Bluestein, 1970). A runtime's `DFT` may have errors
-of 3e-4 in float32 at length 1000, because it computes Bluestein's large angles in float32. Here
-angles are reduced in integers, and their cosines are rounded once.
+A long transform is computed by two shorter transforms with a multiplication between them (Cooley
+and Tukey, 1965). A transform whose length is a large prime is computed by a convolution (Bluestein,
+1970). A runtime's `DFT` may have errors of 3e-4 in float32 at length 1000, because it computes
+Bluestein's large angles in float32. Here angles are reduced in integers, and their cosines are
+rounded once.
 
 Complex arrays are real ones with the real and imaginary parts on a last axis of two. The axis
 before it is transformed, so that both together are one axis of a matrix product.

@@ -7,11 +7,11 @@ queries instead. It may cap the result (``t * tanh(x / t)``). It adds terms, and
 with low numbers. Axes, heads and batches may have any order.
 
 The root is the second product. Its operand is followed to the softmax (``weights``), and from there
-through ``f`` to the first product (``scores``). All axes are numbered as those of the softmax
-(``attention_axes``). The terms of ``f`` become one mask that is added (``masks``). The operator
-gets operands of [batch, heads, positions, width]; keys and values that are repeated for several
-heads are passed once. If the weights of hidden scores are set to zero after the softmax, rows
-without visible scores are zero.
+through ``f`` to the first product (``scores``). All axes are numbered in the same way as the axes
+of the softmax (``attention_axes``). The terms of ``f`` are combined into one mask that is added to
+the scores (``masks``). The operator gets operands of [batch, heads, positions, width]; keys and
+values that are repeated for several heads are passed once. If the weights of hidden scores are set
+to zero after the softmax, rows without visible scores are zero.
 """
 
 from dataclasses import dataclass
@@ -251,7 +251,7 @@ def _emit_operand(
 ) -> Value:
     """Emit an operand of attention as an array with one axis for each group of logical axes.
 
-    The axes of a group are merged. Axes that the operand lacks are broadcast.
+    The axes of a group are merged. Axes that the operand does not have are broadcast.
     """
     base = editor.convert(operand.value, dtype)
     view = operand.view(base, max(roles.sizes) + 1)
@@ -272,8 +272,8 @@ def _emit_mask(
 ) -> Value:
     """Emit the mask: its terms applied to an array of zeros, in the order of the program.
 
-    ``score_sizes`` has the numbers of queries and keys. The last two axes have these sizes, because
-    the operator does not broadcast them.
+    ``score_sizes`` contains the numbers of queries and keys. The last two axes have these sizes,
+    because the operator does not broadcast them.
     """
     total = const(0, mask.dtype)
     for term in mask.terms:
@@ -287,7 +287,8 @@ def _emit_mask(
 def _zero_hidden_rows(editor: Editor, roles: AxisRoles, hiding: FillMask, out: Value) -> Value:
     """Set the rows of ``out`` to zero whose scores are all hidden by the mask ``hiding``.
 
-    The operator gives other numbers there in each version of the runtimes.
+    For these rows the result of the ``Attention`` operator is different in every version of the
+    runtimes.
     """
     condition = _emit_scores_view(editor, roles, hiding.view)
     visible = condition
@@ -337,8 +338,8 @@ def lift_hidden_rows(editor: Editor, mask: Value) -> Value:
     """Return ``mask - min(max(mask) - low, 0)``, with the maximum of each row.
 
     ``low`` is three quarters of the lowest number of the dtype. Rows with visible scores are not
-    changed. A row below ``low`` is raised to it, where it absorbs as many scores as before. A row
-    of -inf becomes NaN, as in JAX.
+    changed. A row below ``low`` is raised to ``low``, which absorbs the same scores as before. A
+    row of -inf becomes NaN, as in JAX.
     """
     shape = (*mask.shape[:-1], 1)
     top = editor.add(
@@ -371,8 +372,8 @@ def share_repeated_heads(node: Node, editor: Editor) -> Value | None:
         attention(q, repeat(k, n, heads), repeat(v, n, heads)) = attention(q, k, v)
 
     The right side has ``n`` heads of queries for each head of keys and values. ``node`` is an
-    attention node. Return the result of the new one, or None if the keys or values are not repeated
-    alike.
+    attention node. Return the result of the new node, or None if keys and values are not repeated
+    in the same way.
     """
     query, *repeated = node.inputs[:3]
     views = [_unrepeated_heads(value) for value in repeated]

@@ -25,8 +25,8 @@ from converter.ir.scalars import scalar
 class AttentionOperand:
     """The queries, keys or values of attention, with their logical axes.
 
-    ``axes`` has the position of each logical axis in the value, by the number of the logical axis.
-    Axes of size one are left out.
+    ``axes`` maps the number of each logical axis to its position in the value. Axes of size one are
+    omitted.
     """
 
     value: Value
@@ -45,7 +45,7 @@ class AxisRoles:
     numbers.
 
     - `scale`: the number by which queries and keys are multiplied before the product.
-    - `out`: the axes of the result, without those of size one.
+    - `out`: the axes of the result, except axes of size one.
     - `sizes`: the sizes of all axes.
     - `outer`: batch axes.
     - `heads`: the batch axis that is the axis of heads; empty if there is none.
@@ -175,8 +175,8 @@ def _unscaled(value: Value, context: MatchContext) -> tuple[Value, float]:
 class _AxisNumbers:
     """The numbers of logical axes.
 
-    Those of the softmax come first, in their order. Every further label of a product gets the next
-    number.
+    The axes of the softmax come first, in their original order. Every further label of a product
+    gets the next number.
     """
 
     def __init__(self, logical: View) -> None:
@@ -209,7 +209,7 @@ class _AxisNumbers:
         """Return the numbers of logical axes that each label of the weights stands for in the
         second product.
 
-        ``labels`` has the einsum's label of each axis of the weights.
+        ``labels`` contains the einsum's label of each axis of the weights.
         """
         table: dict[int, list[int]] = {}
         for group, label in zip(weights.groups, labels, strict=True):
@@ -228,8 +228,8 @@ class _AxisNumbers:
     ) -> AttentionOperand:
         """Return an operand of a product with its logical axes.
 
-        ``labels`` has the einsum's label of each axis of ``value``. ``roles`` has the numbers of
-        the labels that are known. A new label gets a number, which is added to ``roles``.
+        ``labels`` contains the einsum's label of each axis of ``value``. ``roles`` has the numbers
+        of the labels that are known. A new label gets a number, which is added to ``roles``.
         """
         axes: dict[int, Factor] = {}
         for axis, (label, size) in enumerate(zip(labels, value.shape, strict=True)):
@@ -276,7 +276,8 @@ def _assign_roles(
     groups = _groups(unshared, sizes)
     heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
     if groups and ordered == query_axes[:1]:
-        heads = []  # the axis is a batch, whose heads all share their keys
+        # The axis is a batch axis, because all heads share their keys.
+        heads = []
     roles = AxisRoles(
         query=query,
         key=key,
@@ -299,8 +300,8 @@ def _groups(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
     """Return the axes of queries alone that are not their positions, but heads that share keys and
     values.
 
-    ``unshared`` are the axes of queries that neither keys nor values have. The positions are those
-    of open size, or else the largest one.
+    ``unshared`` are the axes of queries that neither keys nor values have. The position axes are
+    the axes with symbolic sizes, or else the largest axis.
     """
     dynamic = [i for i in unshared if not dims.is_static(sizes[i])]
     rows = dynamic or sorted(unshared, key=lambda i: int(sizes[i]))[-1:]

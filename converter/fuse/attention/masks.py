@@ -187,8 +187,8 @@ def _has_visible_rows(fill: FillMask, columns: int) -> bool:
 def _are_terms_mild(terms: Sequence[ScoreTerm]) -> bool:
     """Return True if every added term is far above the fill numbers, or is a parameter.
 
-    Far above means above half of the largest fill number. Parameters are learnt biases, which are
-    small.
+    A term is far above the fill numbers if it is above half of the largest one. Parameters are
+    accepted because they are learned biases, which are small.
     """
     fills = [t.number for t in terms if isinstance(t, FillMask)]
     return all(
@@ -212,11 +212,12 @@ def _lowest_number(term: AdditiveMask) -> float:
 
 
 def _drop_lifting(mask: Mask, has_visible_rows: bool) -> Mask:
-    """Return the mask without lifting if the sum in every row stays above the lowest number of its
+    """Return the mask without lifting if the sum in every row is above the lowest number of the
     dtype.
 
-    If rows without visible scores are possible (``has_visible_rows`` is False), finite fill numbers
-    are raised for this. Masks with other terms than small constants keep their lifting.
+    If there may be rows without visible scores (``has_visible_rows`` is False), finite fill numbers
+    are raised to achieve this. The mask is returned unchanged if it has added terms that are not
+    small constants.
     """
     lowest = float(jnp.finfo(mask.dtype).min)
     fills = [t for t in mask.terms if isinstance(t, FillMask)]
@@ -235,7 +236,7 @@ def _drop_lifting(mask: Mask, has_visible_rows: bool) -> Mask:
 def _raise_fill(fill: float, lowest: float) -> float:
     """Return a number between the fill number and half of it, above the lowest number of the dtype.
 
-    Larger fill numbers give larger results. A number above half of ``lowest`` stays as it is.
+    The order of fill numbers is preserved. A number above half of ``lowest`` is returned unchanged.
     """
     return max(fill, fill / 2 + lowest / 4)
 
@@ -244,8 +245,8 @@ def _narrow(mask: Mask, has_visible_rows: bool, dtype: np.dtype) -> Mask:
     """Return the mask in the dtype of the operands if it only fills, and the dtype has low enough
     numbers.
 
-    These are those of bfloat16, or any dtype if ``has_visible_rows``. Otherwise return the mask
-    itself.
+    The dtype has to be bfloat16, or can be any dtype if ``has_visible_rows`` is true. Otherwise
+    return the mask itself.
     """
     fills = [t for t in mask.terms if isinstance(t, FillMask)]
     can_narrow = dtype.name == "bfloat16" or has_visible_rows

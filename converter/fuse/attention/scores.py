@@ -81,7 +81,8 @@ class FillMask:
         return None if view is None else replace(self, view=view)
 
     def hides_like(self, other: FillMask) -> bool:
-        """Return True if both masks replace the same scores, perhaps with a negated condition."""
+        """Return True if both masks replace the same scores. The condition of one mask may be
+        negated."""
         return self._without_negations() == other._without_negations()
 
     def _without_negations(self) -> tuple[View, bool]:
@@ -114,7 +115,7 @@ class Scores:
     cap: float | None = None
 
     def multiplied_by(self, factor: float) -> Scores:
-        """Return the scores multiplied by a number, with their terms multiplied too."""
+        """Return the scores, including their terms, multiplied by a number."""
         terms = tuple(t.multiplied_by(factor) for t in self.terms)
         if self.cap is None:
             return replace(self, scale=self.scale * factor, terms=terms)
@@ -210,7 +211,7 @@ def covers_base(view: View) -> bool:
 
 
 def _match_reshaped(view: View, context: MatchContext, reasons: list[str]) -> Iterator[Scores]:
-    """Yield the scores behind a reshape that splits or merges axes for a mask, such as for
+    """Yield the scores before a reshape that splits or merges axes for a mask, for example for
     windows."""
     inner = view_of_operand(view)
     if inner is None:

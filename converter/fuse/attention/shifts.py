@@ -1,14 +1,15 @@
-"""Shifts that a softmax cancels.
+"""Remove shifts that do not change the result of a softmax.
 
     softmax(f(x - max(x))) = softmax(f(x))
 
 where the maximum is constant along the axis of the softmax, and ``f`` multiplies by numbers, adds
-terms and fills hidden elements with low numbers. The maximum of one row only changes the rounding.
-A maximum of several rows is infinite or NaN for all of them where it is for one, so that a strict
-conversion keeps it, and the report of another one names it.
+terms and fills hidden elements with low numbers. A shift by the maximum of one row changes only the
+rounding. If a maximum is computed over several rows, an infinity or NaN in one row affects all of
+these rows. A strict conversion therefore keeps such a shift. Otherwise the shift is removed and the
+report lists it.
 
-Sources: TARFlow [Zhai et al., arXiv:2412.06329] subtracts the maximum of all scores of a head,
-CogView [Ding et al., arXiv:2105.13290] that of a row before it multiplies.
+Sources: TARFlow [Zhai et al., arXiv:2412.06329] subtracts the maximum of all scores of a head.
+CogView [Ding et al., arXiv:2105.13290] subtracts the maximum of a row before the multiplication.
 """
 
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ class ShiftedLogits:
 
     - `difference`: the node ``x - max(x)``.
     - `steps`: the nodes between the softmax and the difference, that next to the softmax first.
-    - `is_of_row`: whether the maximum is that of one row, along the axis of the softmax.
+    - `is_of_row`: whether the maximum is computed over a single row, along the axis of the softmax.
     """
 
     difference: Node
@@ -67,7 +68,7 @@ NARROW = "in float16, scores may overflow before the maximum is subtracted, or a
 def match_shift(
     node: Node, context: MatchContext, strict: bool = False
 ) -> ShiftedLogits | str | None:
-    """Match a softmax whose operand contains a shift that the softmax cancels.
+    """Match a softmax with a shift in its operand that does not change the result.
 
     Return the shift, the reason for a near miss as a text, or None if there is no shift. With
     ``strict``, a shift by a maximum of several rows is a near miss. In float16, a shift is a near
@@ -111,9 +112,10 @@ def _keeps_order(steps: tuple[Step, ...]) -> bool:
 
 
 def _is_product(x: View) -> bool:
-    """Return True for a matrix product, perhaps scaled, without masks.
+    """Return True for a matrix product without masks, which may be scaled.
 
-    In a row of masked scores, the shift would be so large that it absorbs what is added later.
+    In a row of masked scores, the shift would be so large that it absorbs all terms that are added
+    later.
     """
     while x.op() in (ops.mul, ops.div):
         x = max(operands(x), key=lambda v: len(v.base.shape))
@@ -140,7 +142,7 @@ def _shifted_axes(node: Node) -> tuple[int, ...] | None:
 
 
 def _unguarded(highest: View) -> View | None:
-    """Return the maximum behind ``where(isfinite(m), m, number)`` or ``maximum(m, number)``.
+    """Return the maximum ``m`` of ``where(isfinite(m), m, number)`` or ``maximum(m, number)``.
 
     Rows whose maximum is not finite are NaN with and without the guard. Return None if the view has
     no such guard.
@@ -157,10 +159,11 @@ def _unguarded(highest: View) -> View | None:
 
 
 def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
-    """Yield the operands whose shifts are shifts of the result too, as pairs of index and view.
+    """Yield the operands of an operation whose shifts also shift its result, as pairs of index and
+    view.
 
-    They are the operands of moves, conversions, sums, differences, products with numbers, and
-    selections that fill with low numbers. ``axis`` is the axis of the softmax.
+    The operation may be a move, a conversion, a sum, a difference, a product with a number, or a
+    selection that fills with low numbers. ``axis`` is the axis of the softmax.
     """
     node = view.node()
     if (inner := skip_one_move(view)) is not None:
@@ -196,8 +199,8 @@ def _emit_unshifted(
 def shift_recogniser(strict: bool, several_rows: list[Node] | None = None) -> Recogniser:
     """Return a recogniser that drops shifts before a softmax.
 
-    With ``strict``, it keeps those that are a maximum of several rows. Otherwise each softmax from
-    which such a shift is dropped is appended to ``several_rows``.
+    With ``strict``, it keeps shifts by a maximum of several rows. Otherwise each softmax from which
+    such a shift is dropped is appended to ``several_rows``.
     """
     record = [] if several_rows is None else several_rows
     return recogniser_from(

@@ -40,8 +40,9 @@ class AttentionWeights:
 
 
 def match_weights(value: Value, context: MatchContext) -> AttentionWeights | str | None:
-    """Match an operand of a product as weights of attention: a softmax, perhaps with weights set to
-    zero.
+    """Match an operand of a product as weights of attention.
+
+    The weights are a softmax, and some of them may be set to zero.
 
     Return the weights. Return a text, the reason for a near miss, if there is a softmax that other
     nodes read too. Return None if there is no softmax.
@@ -72,7 +73,7 @@ def _behind_moves(view: View) -> View:
     """Return the same elements as a view of an earlier value, before conversions of floats and
     moves.
 
-    Reshapes that split or merge axes are removed too.
+    Reshapes are also removed if they split or merge axes.
     """
     while (inner := skip_one_move(view, rounding=True)) is not None:
         view = inner

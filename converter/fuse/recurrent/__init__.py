@@ -1,15 +1,17 @@
-"""Loops whose body is a recurrent cell, as the ONNX operator that computes the whole loop.
+"""Replace loops over a recurrent cell by the ONNX operator that computes the whole loop.
 
     scan(cell, states, inputs) = LSTM, GRU or RNN (inputs, weights, states)
 
-The new value of a state is multiplied out to a sum of products of gates, so that the order of its
-operations makes no difference (``cells``, ``selection``). Each gate is an activation of a sum of
-products of inputs and states with weights, and biases (``terms``). The gates may be slices of
-larger products. The outputs of the loop have to be outputs of the operator, or computed from these
-(``loop_results``). Then the weights are put in ONNX's order, and the node is emitted.
+The new value of a state is expanded to a sum of products of gates, so that the order of operations
+in the program does not matter (``cells``, ``selection``). Each gate is an activation function,
+applied to a sum of biases and of products of weights with inputs and states (``terms``). A gate may
+be a slice of a larger product. The outputs of the loop have to be outputs of the operator, or have
+to be computed from them (``loop_results``). If the loop matches, the weights are arranged in ONNX's
+order and the node is emitted.
 
-ONNX wants the gates of all weights as consecutive rows: [directions, gates * H, I or H]. The biases
-of inputs and states are [directions, 2 * gates * H], and the inputs are [T, B, I].
+In ONNX the weights of all gates are consecutive rows of one array: [directions, gates * H, I or H].
+The shape of the biases of inputs and states is [directions, 2 * gates * H], and the shape of the
+inputs is [T, B, I].
 """
 
 from collections.abc import Iterable, Sequence
@@ -173,8 +175,8 @@ def _move_invariant_nodes(recurrent: RecurrentLayer, editor: Editor) -> None:
 class _OperandEmitter:
     """Emitter of the operands of the recurrent operator.
 
-    ``axes`` are the axes of the state, with the axis of features last. ``sizes`` has their sizes
-    and the number of rounds.
+    ``axes`` are the axes of the state, with the axis of features last. ``sizes`` contains their
+    sizes and the number of rounds.
     """
 
     def __init__(self, recurrent: RecurrentLayer, editor: Editor) -> None:
@@ -249,14 +251,14 @@ class _OperandEmitter:
     def _emit_rows(self, gates: Sequence[Sequence[GateTerm]], size: Dim) -> Value:
         """Return the matrices of all gates as consecutive rows: [gates * H, size].
 
-        ``gates`` has for each gate the terms whose weights are added up.
+        ``gates`` contains the terms of each gate. The weights of the terms of one gate are added.
         """
         axes = (self.cell.body.feature, INNER)
         return self.editor.concatenate([self._emit_sum(terms, axes, size) for terms in gates], 0)
 
     def _emit_biases(self) -> Value:
-        """Return the biases of all gates as [2 * gates * H]: those of the inputs, then those of the
-        states.
+        """Return the biases of all gates as [2 * gates * H]: first the biases of the inputs, then
+        the biases of the states.
 
         ONNX adds both. If a gate has two biases that no reset gate multiplies, the second is used
         for the states, which makes no difference.
@@ -288,7 +290,7 @@ class _OperandEmitter:
 def _split_biases(terms: Sequence[GateTerm]) -> tuple[Sequence[GateTerm], Sequence[GateTerm]]:
     """Return the biases of a gate for its inputs and for its states.
 
-    The biases that the reset gate of a GRU multiplies are those of the states.
+    The biases that the reset gate of a GRU multiplies are the biases of the states.
     """
     gated = [t for t in terms if t.gate is not None]
     ungated = [t for t in terms if t.gate is None]

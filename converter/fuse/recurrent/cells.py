@@ -158,8 +158,8 @@ def _match_memory(
 def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
     """Return the activations and terms of gates.
 
-    Return None if one of them is no activation of a sum of products and biases, or if a gate
-    multiplies one of its terms.
+    Return None if a gate is not an activation of a sum of products and biases, or if one of its
+    terms is multiplied by another gate.
     """
     activations = [match_activation(gate) for gate in gates]
     recognised = [gate for gate in activations if gate is not None]
@@ -239,7 +239,8 @@ def _resets_last(terms: list[GateTerm]) -> bool | None:
     """Return True if the reset gate multiplies all products with the state, False if it multiplies
     the state.
 
-    Return None if it multiplies only some of them. ``terms`` are those of a GRU's candidate.
+    Return None if it multiplies only some of them. ``terms`` are the terms of a GRU's candidate
+    state.
     """
     kinds = {(t.kind, t.gate is not None) for t in terms} - {("x", False), ("bias", False)}
     if kinds == {("reset", True)}:

@@ -47,8 +47,8 @@ def can_vectorize(nodes: Sequence[Node]) -> bool:
 class Lifter:
     """Emitter of the nodes of a loop's body for all rounds at once.
 
-    ``varying`` has the values that differ among rounds, by the id of the body's value. They have
-    the rounds as their first axis. ``length`` is the number of rounds.
+    ``varying`` contains the values that differ among rounds, by the id of the body's value. They
+    have the rounds as their first axis. ``length`` is the number of rounds.
     """
 
     def __init__(self, length: Dim, editor: Editor, varying: dict[int, Value]) -> None:

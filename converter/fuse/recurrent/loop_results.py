@@ -5,8 +5,9 @@ Outputs that are computed from the latter need a loop after the cell:
 
     scan(x -> (h', f(h', x)))  =  scan(cell), then scan((h', x) -> f(h', x))
 
-So a second cell on top of the first is the next one to be recognised. If the second loop carries
-nothing, as for products with the states, its rounds become one more axis, and there is no loop.
+In this way, a second cell on top of the first one is recognised next. If the second loop carries no
+values, as for products with the states, its rounds are computed as an additional axis instead of a
+loop.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from converter.ir.rewrite import Editor
 
 @dataclass(frozen=True)
 class Result:
-    """An output of a loop that is state ``index`` of a cell, perhaps transposed.
+    """An output of a loop that is state ``index`` of a cell. The state may be transposed.
 
     Axis i of the output is axis ``axes[i]`` of the state, or None for an axis of size one.
     ``stacked`` is True for the states after each round, and False for the state after the last
@@ -93,7 +94,7 @@ def match_results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop
 
 
 def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Result | None:
-    """Return an output of a loop's body as state ``index`` of the cell, perhaps transposed, or
+    """Return an output of a loop's body as state ``index`` of the cell, which may be transposed, or
     None.
 
     ``stacked`` tells whether the loop returns the output of each round.

@@ -1,8 +1,8 @@
 """Parts of values along the logical axes of a recurrent cell, and sums of products of them.
 
-The gates of a recurrent cell are often parts of one value, next to each other along one axis or
-along an axis of their own. Logical axes are those of the cell's state, and two more after these:
-``INNER`` and ``TIME``.
+The gates of a recurrent cell are often parts of one value. They are next to each other along one
+axis, or the value has a separate axis for them. The logical axes are the axes of the cell's state,
+followed by two additional axes: ``INNER`` and ``TIME``.
 """
 
 from collections.abc import Callable
@@ -65,11 +65,11 @@ DEEPEST_POLYNOMIAL = 6
 
 
 def polynomial(view: View, depth: int = 0) -> Polynomial | None:
-    """Return a value as a sum of products of views, multiplied out.
+    """Return a value as a sum of products of views by expanding its operations.
 
     Return None if a product has the same factor twice, or if there are more than `MOST_TERMS`
-    products. Operations below `DEEPEST_POLYNOMIAL` others are not multiplied out; ``depth`` is the
-    number of operations above the view.
+    products. Operations at a depth of `DEEPEST_POLYNOMIAL` or more are not expanded. ``depth`` is
+    the number of operations between the expanded value and this view.
     """
     number, op = scalar(view.base), view.op()
     if number is not None:

@@ -2,9 +2,9 @@
 
     gate = x W + h R + b
 
-The terms may be in any order and packing. There may be one product of concatenated inputs and
-states, or one for each; one product for all gates, or one for each; in the loop's body, or before
-the loop.
+The terms may be in any order. Inputs and states may be concatenated for one product, or have
+separate products. There may be one product for all gates, or a product for each gate. The products
+may be in the loop's body or before the loop.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def match_activation(view: View) -> Activation | None:
 
 @dataclass(frozen=True)
 class GateTerm:
-    """One term of a gate: ``source`` times ``weights``, or ``weights`` alone, a bias.
+    """A term of a gate: the product of ``source`` and ``weights``, or a bias in ``weights``.
 
     The kinds are "x" for an input, "h" for the state, "bias", and "reset" for the state times
     ``gate``. In a term of another kind with a ``gate``, that gate multiplies the term. A source has
@@ -89,8 +89,8 @@ class Body:
         """Return a value as a view along the logical axes, from the earliest value with these
         elements.
 
-        ``axes`` has the logical axis for each axis of the value; by default they are those of the
-        state.
+        ``axes`` contains the logical axis for each axis of the value; by default they are those of
+        the state.
         """
         positions: list[int | None] = [None] * (self.state.rank + 2)
         for i, axis in enumerate(self.axes if axes is None else axes):
@@ -273,7 +273,7 @@ class Reader:
 def _factors(view: View) -> tuple[View, View] | None:
     """Return the operands of an einsum along the logical axes, with the summed axis as ``INNER``.
 
-    Return None if the einsum sums over several axes, or over an axis of one operand alone.
+    Return None if the einsum sums over several axes, or over an axis that only one operand has.
     """
     params, factors = view.node().params, list[View]()
     for value, labels, other_labels in zip(
@@ -285,7 +285,8 @@ def _factors(view: View) -> tuple[View, View] | None:
         pairs = enumerate(zip(labels, value.shape, strict=True))
         summed = [i for i, (a, d) in pairs if a not in params["out"] and not dims.is_same_dim(d, 1)]
         if len(summed) > 1 or any(labels[i] not in other_labels for i in summed):
-            return None  # a sum over several axes, or over an axis of one operand
+            # The product sums over several axes, or over an axis that only one operand has.
+            return None
         factor = view.rebase(
             value, [labels.index(a) if a in labels else None for a in params["out"]]
         )

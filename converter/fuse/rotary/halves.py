@@ -78,7 +78,8 @@ def match_joined_halves(view: View) -> JoinedHalves | None:
         width = dims.size_product([factor.size for factor in group])
         if node.params["dimension"] not in (f.axis for f in group):
             continue
-        if not dims.is_static(width) or width % 2:  # comparisons of open sizes take seconds
+        if not dims.is_static(width) or width % 2:
+            # Sizes with symbolic dimensions are not compared, because that takes seconds.
             continue
         for stride, second in ((1, width // 2), (2, 1)):
             cuts = (view.slice_axis(axis, start, width // 2, stride) for start in (0, second))
@@ -131,7 +132,8 @@ def match_equal_halves(
     compares its numbers if parameters have values.
     """
     key = (id(value), axis, interleaved)
-    if key not in memo:  # the memo holds the value, so that its id stays its own
+    if key not in memo:
+        # The memo keeps a reference to the value, so that no other value can get the same id.
         memo[key] = value, _compare_halves(value, axis, interleaved, memo)
     return memo[key][1]
 
@@ -141,7 +143,7 @@ def _compare_halves(
 ) -> EmitValue | str:
     """Return a function that emits one half of a table, or the reason why the halves may differ.
 
-    The arguments are those of `match_equal_halves`.
+    The arguments have the same meaning as in `match_equal_halves`.
     """
     width = value.shape[axis] // 2
     stride, second = (2, 1) if interleaved else (1, width)
@@ -252,7 +254,7 @@ def _describe_relation(steps: dict[int, Any], sign: int) -> str:
     """Return a sentence about two parts of an array that are equal, or opposite if ``sign`` is
     negative.
 
-    ``steps`` has the distances between the parts, by axis.
+    ``steps`` contains the distances between the parts, by axis.
     """
     if len(steps) != 1 or sign < 0:
         return f"parts along axes {[*steps]} are {'equal' if sign > 0 else 'opposite'}"

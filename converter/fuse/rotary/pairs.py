@@ -70,7 +70,7 @@ def _rotation_of(
 
 
 def _write_table(table: View) -> EmitValue:
-    """Return a function that returns the table as it is, because it already has half of the
+    """Return a function that returns the table unchanged, because it already has half of the
     width."""
     return lambda _: table.base
 

@@ -61,7 +61,7 @@ def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
     """Yield the swapped halves in one term of a sum whose other term is a multiple of the same
     value.
 
-    ``swapped`` has by the id of a concatenation whether one of its swapped halves is negated. Only
+    ``swapped`` maps the id of a concatenation to whether one of its swapped halves is negated. Only
     those without such a sign are yielded.
     """
     terms = [term for v in node.inputs if (term := v.producer_if(ops.mul)) is not None]

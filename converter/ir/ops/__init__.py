@@ -1,7 +1,7 @@
 """The operations of graphs. Each is defined once, here, with all its traits.
 
-``ops.add`` is the sum of two values of any dtype. To add an operation, add one line to one of these
-modules, and a rule that lowers it.
+``ops.add`` is the sum of two values of any dtype. To add an operation, add a line to one of these
+modules and a rule that lowers the operation.
 """
 
 from converter.ir.ops.catalogue import defined_ops, external_op, op_by_name, op_variant, user_op

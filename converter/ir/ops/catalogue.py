@@ -34,11 +34,12 @@ def op_by_name(op: Op | str) -> Op:
 def op_variant(name: str, number_kind: str) -> Op:
     """Return the variant of an operation for another kind of number, created on first use.
 
-    The name of the variant is ``"{name} of {number_kind}"``. Its rounding class is kept if the
-    operation only moves, compares or selects values.
+    The name of the variant is ``"{name} of {number_kind}"``. The variant has the same rounding
+    class if the operation only moves, compares or selects values.
     """
     original, full_name = op_by_name(name), f"{name} of {number_kind}"
-    # An absolute value is computed. A comparison or selection returns values of its operands.
+    # The absolute value of a complex number has to be computed, but comparisons and selections only
+    # return values of their operands.
     computes = original.elementwise and not original.broadcasts and original.linear is Linear.NOT
     keeps_rounding = original.rounding in (Rounding.NONE, Rounding.NORMWISE) and not computes
     rounding = original.rounding if keeps_rounding else Rounding.INSIDE

@@ -49,7 +49,7 @@ lstm = _define_fused("lstm", recurrent_formulas.lstm, "LSTM", structure="recurre
 gru = _define_fused("gru", recurrent_formulas.gru, "GRU", structure="recurrent")
 rnn = _define_fused("rnn", recurrent_formulas.rnn, "RNN", structure="recurrent")
 
-# Calls of JAX's functions whose operators are chosen later.
+# Calls of functions of JAX. Later passes choose their ONNX operators.
 image_resize = _define_composite("image_resize", formulas.image_resize)
 sample_at = _define_composite("sample_at", formulas.sample_at)
 

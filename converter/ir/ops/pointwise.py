@@ -1,4 +1,4 @@
-"""JAX's primitives that treat every element alike."""
+"""JAX's elementwise primitives."""
 
 import operator
 from functools import partial
@@ -84,7 +84,7 @@ shift_right_arithmetic = _broadcasting("shift_right_arithmetic", lax.shift_right
 select_n = _selection("select_n", lax.select_n, _select_in_numpy, linear=_SUM)
 clamp = _selection("clamp", lax.clamp, _clamp_in_numpy)
 
-# Operations that only JAX has, on equal shapes.
+# Operations on operands of equal shapes that exist in JAX but not in ONNX.
 add_any = define_op("add_any", rounding=_ADDS, linear=_SUM)
 eq_to = define_op("eq_to", rounding=_NONE)
 le_to = define_op("le_to", rounding=_NONE)
@@ -130,8 +130,8 @@ logistic = _function("logistic")
 rsqrt = _function("rsqrt")
 acosh = _unary("acosh")
 asinh = _unary("asinh")
-# Largest errors on a grid, compared with 50 digits: 73 units near 0.414, and 120 of log1p near
-# -0.414.
+# The largest errors on a grid, compared with results of 50 digits, are 73 units in the last place
+# near 0.414, and 120 units for log1p near -0.414.
 atanh = _unary("atanh", float64_units=80)
 # XLA computes these by exp(x - log(2)), in which the rounding error of the sum grows with x.
 cosh = _unary("cosh")

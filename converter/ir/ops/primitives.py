@@ -1,4 +1,7 @@
-"""JAX's primitives that move, select, reduce or control; elementwise ones are in ``pointwise``."""
+"""JAX's primitives for data movement, selection, reductions and control flow.
+
+The elementwise primitives are in ``pointwise``.
+"""
 
 from functools import partial
 from typing import Any
@@ -49,7 +52,9 @@ def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
 
 
 def _slice_in_jax(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> jax.Array:
-    """Slice in JAX as Python does: a slice that starts beyond the end is empty.
+    """Slice a JAX array as Python does.
+
+    The result is empty if the slice starts after the end of the array.
 
     This happens if windows are larger than the array.
     """
@@ -75,7 +80,8 @@ def _iota(*, dtype: Any, shape: Any, dimension: int) -> Any:
 
 # ------------------------------------------------------------------------------------ moving data
 
-_range = slice  # Python's slice, because an operation has its name below
+# An alias of Python's slice, because an operation below has the same name.
+_range = slice
 
 reshape = _moving("reshape", _reshape, _reshape_in_numpy)
 transpose = _moving("transpose", lax.transpose, lambda x, *, permutation: x.transpose(permutation))
@@ -99,7 +105,7 @@ iota = _selecting("iota", lax.broadcasted_iota, _iota)
 bitcast_convert_type = _selecting("bitcast_convert_type")
 dim_as_value = define_op("dim_as_value")
 
-# The results are the operands.
+# These operations return their operands unchanged.
 copy = _forwarding("copy", elementwise=True, moves=True, rounding=_NONE, linear=_TOGETHER)
 stop_gradient = _forwarding("stop_gradient", rounding=_NONE, linear=_TOGETHER)
 for _name in ("name", "device_put", "pvary"):
@@ -128,7 +134,7 @@ argmin = _selecting("argmin")
 
 # ------------------------------------------------------------------ reductions, windows, products
 
-# They apply the caller's function.
+# These operations apply a function of the caller.
 reduce = define_op("reduce", rounding=Rounding.CALLER)
 reduce_window = define_op("reduce_window", rounding=Rounding.CALLER)
 

@@ -1,9 +1,11 @@
 """ONNX Runtime on CPUs: its kernels and its quirks.
 
-The kernels are those of 1.31.1 and 1.32.0; `lags.py` lists what older versions lack.
+The tables describe the kernels of versions 1.31.1 and 1.32.0. The kernels that are missing in older
+versions are listed in `lags.py`.
 
-float16 is not listed where the runtime converts it to float32 and an additional rounding does not
-matter. bfloat16 is computed in float32 unless an operation is listed as supporting it.
+The tables do not list float16 if the runtime converts it to float32 itself and the additional
+rounding does not matter. An operation on bfloat16 is computed in float32 unless it is listed as
+supporting bfloat16.
 """
 
 from converter.ir import ops
@@ -26,7 +28,7 @@ from converter.targets.target import (
 from converter.targets.versions import versions
 
 EXTREME_CONVERSIONS = {**BOOL_CONVERSIONS, **SHORT_CONVERSIONS, **UNSIGNED_CONVERSIONS}
-# The runtime sums integers in float64; sums in int64 stay exact.
+# The runtime computes sums of these integers in float64. Its sums of int64 are exact.
 SUM_CONVERSIONS = dict.fromkeys((*NARROW_CONVERSIONS, "int32", "uint32"), "int64")
 SORT_CONVERSIONS = {"bool": "int32", "uint16": "int32", **UNSIGNED_CONVERSIONS}
 
@@ -64,7 +66,7 @@ KERNELS = {
     ),
     ops.max_pool_scatter: MissingKernel(HALF_CONVERSIONS),
     ops.celu: MissingKernel(HALF_CONVERSIONS),
-    ops.sign: MissingKernel(HALF_CONVERSIONS),  # the kernel gives 0 for NaN
+    ops.sign: MissingKernel(HALF_CONVERSIONS),  # the kernel returns 0 for NaN
 }
 """Conversions by operation, in addition to those of the standard."""
 
@@ -78,14 +80,17 @@ BFLOAT16 = frozenset(
 bodies."""
 
 LACKS = (
-    *LACKED_EVERYWHERE,  # GroupNormalization runs as a function that takes twice the time
+    # GroupNormalization has no kernel. It is expanded to other operators, which takes twice the
+    # time.
+    *LACKED_EVERYWHERE,
     lacks_operators("Acos Acosh Asin Asinh Atan Atanh Cosh Sinh Tan Erf", "float64"),
     lacks_operators("AveragePool Conv ConvTranspose", "float64"),
-    lacks_operators("LogSoftmax", "float64"),  # the kernel gives numbers for rows with NaN
+    # The kernel returns numbers for rows that contain NaN.
+    lacks_operators("LogSoftmax", "float64"),
     lacks_operators("GridSample", "float64", range(OPSETS.start, 20)),
-    lacks_operators("Sigmoid", "float64"),  # the kernel has the precision of float32
+    lacks_operators("Sigmoid", "float64"),  # the result of the kernel is only as precise as float32
     lacks_operators("Softplus", "float16", range(18, 22)),  # the runtime's exp(x) + 1 overflows
-    # The runtime has no kernel for it at these opsets and does not decompose it.
+    # At these opsets the runtime has no kernel for this operator and does not decompose it.
     lacks_operators("Swish", opsets=range(25, OPSETS.stop)),
 )
 """Operators that other operators replace."""

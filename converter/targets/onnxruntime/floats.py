@@ -18,9 +18,9 @@ FLOAT8_OVERFLOW = 61440
 def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
     """Return a pool of an operand that is padded with -0.0 in place of 0.0.
 
-    ONNX Runtime merges a pad with 0.0 into the pool after it, where zeros count otherwise.
-    Transposes and reshapes may be between the two. Return None, so that the node stays, if no pad
-    with zeros precedes the pool.
+    ONNX Runtime merges a pad with 0.0 into the pool after it, although the pool does not treat its
+    padding as zeros. Transposes and reshapes may be between the two. Return None, so that the node
+    is kept, if no pad with zeros precedes the pool.
     """
     views, pad = list[Node](), node.inputs[0].node
     while pad is not None and pad.op in (ops.reshape, ops.transpose):
@@ -38,7 +38,7 @@ def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
     """Return the filler of a pad alone, in the shape of the result, if cropping leaves no element
     of the operand.
 
-    ONNX Runtime before 1.24 computes such a pad wrongly. Return None, so that the node stays, for
+    ONNX Runtime before 1.24 computes such a pad wrongly. Return None, so that the node is kept, for
     other pads and for named sizes.
     """
     x, number = node.inputs
@@ -56,9 +56,9 @@ def pad_before_pool(node: Node, editor: Editor) -> Value | None:
     """Return an average pool or sum pool without padding, of an operand that a separate node pads
     with zeros.
 
-    ONNX Runtime does not count some of a padding that differs between axes or ends. Return None, so
-    that the node stays, if the padding is the same everywhere, if the pool has one axis, or if
-    padding does not count in the average.
+    If the padding differs between axes or ends, ONNX Runtime does not include all of it in the
+    number of elements. Return None, so that the node is kept, if the padding is the same at all
+    ends, if the pool has a single axis, or if the average does not include the padding.
     """
     padding, (x,) = node.params["padding"], node.inputs
     same_everywhere = len({size for ends in padding for size in ends}) == 1
@@ -126,7 +126,7 @@ def _repeat_heads(editor: Editor, x: Value, heads: int, count: int) -> Value:
 def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
     """Return the GELU of a float32 scalar, computed on an array of one element.
 
-    Return None, so that the node stays, for other operands.
+    Return None, so that the node is kept, for other operands.
     """
     (x,) = node.inputs
     if x.shape or x.dtype != np.float32:
@@ -154,7 +154,8 @@ def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:
     """Return a conversion to float8_e5m2 in which numbers that are rounded to infinity become
     infinity first.
 
-    Return None, so that the node stays, for conversions to other dtypes, and of integers.
+    Return None, so that the node is kept, for conversions to other dtypes and for conversions of
+    integers.
     """
     (x,), dtype = node.inputs, node.out.dtype
     if dtype != jnp.float8_e5m2 or not is_float(x.dtype):

@@ -1,7 +1,7 @@
 """Forms of operations for which ONNX Runtime's CPU provider has a kernel.
 
-They were found by running a file for each form (`tests/runtimes/forms.py`; 1.32.0). The runtime
-computes float16 in float32 where it has no kernel for it.
+They were found by running a file for each form (`tests/runtimes/forms.py`; 1.32.0). If the runtime
+has no kernel for float16, it computes in float32.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ IMAGES = range(3, 6)
 def _refuses_dilation(node: Node, opset: int) -> str:
     """Return the reason why a pool does not run at an opset, or "" if it runs.
 
-    An average over a dilated window needs opset 19.
+    An average pool with a dilated window is supported from opset 19 on.
     """
     dilated = any(step != 1 for step in node.params["dilation"])
     return "an average over a dilated window came with opset 19" if dilated and opset < 19 else ""

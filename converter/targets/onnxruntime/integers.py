@@ -15,7 +15,7 @@ from converter.targets.target import narrow_value, widen_value
 
 
 def _reduced_axes_last(node: Node, editor: Editor) -> Value:
-    """Return the operand of a reduction as an array [axes that stay, all reduced axes merged]."""
+    """Return the operand of a reduction as an array [remaining axes, all reduced axes merged]."""
     x, axes = node.inputs[0], node.params["axes"]
     kept_axes = [i for i in range(x.rank) if i not in axes]
     size = dims.size_product([x.shape[i] for i in axes])
@@ -44,9 +44,9 @@ def _depends_on_sizes_only(x: Value) -> bool:
 def multiply_by_halves(node: Node, editor: Editor) -> Value | None:
     """Return the product of integers along the reduced axes.
 
-    One half of the axis is multiplied with the other until one element is left. An axis of named
-    size is multiplied by a scan. ONNX Runtime's own product does not wrap. Return None, so that the
-    node stays, for floats and for an empty axis.
+    One half of the axis is multiplied by the other half, repeatedly, until a single element
+    remains. An axis of named size is multiplied by a scan. ONNX Runtime's own product does not
+    wrap. Return None, so that the node is kept, for floats and for an empty axis.
     """
     if not is_integer(node.out.dtype):
         return None
@@ -130,7 +130,7 @@ def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
 def divide_lowest(node: Node, editor: Editor) -> Value | None:
     """Return a quotient of integers that is the negated dividend where the divisor is -1.
 
-    The lowest integer then stays the same, as in JAX. Return None, so that the node stays, if the
+    The lowest integer is then not changed, as in JAX. Return None, so that the node stays, if the
     lowest integer cannot be divided by -1.
     """
     x, y = node.inputs
@@ -167,8 +167,8 @@ def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
 def _may_overflow(x: Value, y: Value) -> bool:
     """Return True if a division of ``x`` by ``y`` may divide the lowest integer by -1.
 
-    The quotient is beyond the range of the dtype. Integers of 8 and 16 bits are divided in 32 bits,
-    where it is not.
+    The quotient would be out of the range of the dtype. Integers of 8 and 16 bits are divided in 32
+    bits, in which the quotient is in range.
     """
     is_wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
     return is_wide and not (

@@ -27,8 +27,8 @@ BYTE_CONVERSIONS = dict.fromkeys(("int8", "uint8"), "int32")
 def replace_cosines(model: ir.Model) -> None:
     """Replace cosines of float64 by sines, in place.
 
-    The result is 1 - 2 sin²(x / 2), or sin(2 x) / (2 sin(x)) where the first form cancels. Halving
-    and doubling are exact unless the double is infinite.
+    The result is 1 - 2 sin²(x / 2), or sin(2 x) / (2 sin(x)) where the first form cancels. The
+    division and the multiplication by two are exact, unless the result overflows.
     """
     double, boolean = ir.DataType.DOUBLE, ir.DataType.BOOL
     cosines = [n for n in model.graph.all_nodes() if n.op_type == "Cos" and not n.domain]
@@ -87,7 +87,8 @@ def propagate_nan(model: ir.Model) -> None:
             if not _is_number(other):
                 is_nan = writer.insert_before(node, "IsNaN", other, dtype=ir.DataType.BOOL)
                 selected = writer.insert_before(node, "Where", is_nan, other, operand, dtype=dtype)
-                selected.shape = None  # the broadcast shape of both operands
+                # The shape is not set, because it is the broadcast shape of both operands.
+                selected.shape = None
                 node.replace_input_with(index, selected)
 
 
@@ -103,9 +104,11 @@ LAGS = (
     Lag("<1.31", {"Where": {"int8": "int32", "uint32": "int64"}}),
     Lag("<1.30", {"Trilu": {"int32": "int64"}}, model=replace_cosines),
     Lag("<1.26", {"TopK": {**BYTE_CONVERSIONS, "int16": "int32"}}),
-    Lag("<1.25", newest_opset=23),  # 1.24 loads 24 and 25, and has no TensorScatter
+    # Version 1.24 loads opsets 24 and 25, but does not have TensorScatter.
+    Lag("<1.25", newest_opset=23),
     Lag("<1.24", dict.fromkeys(("Max", "Min"), BYTE_CONVERSIONS), lacks=(QUANTIZED_SINCE_23,)),
-    Lag("<1.23.1", newest_opset=22),  # 1.23.0 loads 23, and mixes up heads that share keys
+    # Version 1.23.0 loads opset 23, but its attention is wrong if several heads share their keys.
+    Lag("<1.23.1", newest_opset=22),
     Lag(
         "<1.21",
         {

@@ -1,15 +1,17 @@
 """Rewrite matrix products that ONNX Runtime's optimizer would change wrongly.
 
 Its fusion of transposes with products (MatmulTransposeFusion, 1.32.0) fails if the operands have
-different numbers of axes. A transposed matrix multiplied by a vector is treated as not transposed;
-the vector therefore becomes a column. If a conversion is between the transpose and the product, the
-transpose is removed before the fusion finds that it does not apply. The runtime inserts such
-conversions around float16 products. Where a conversion is possible, both operands get the same
-number of axes. The fusion also finds transposes that other optimizations have moved there.
+different numbers of axes. If a transposed matrix is multiplied by a vector, the transpose is lost.
+The vector is therefore reshaped to a column. If there is a conversion between the transpose and the
+product, the fusion removes the transpose before it checks whether it can be applied. The runtime
+inserts such conversions around products in float16. If such a conversion is possible, both operands
+are therefore given the same number of axes. The fusion also applies to transposes that other
+optimizations have moved next to a product.
 
 Before 1.32 the fusion of transposes with Gemm (GemmTransposeFusion) loses a transpose if both
-operands are transposed and one of them is an output of the graph. Gemm is a product of two matrices
-and a sum; such matrices are multiplied as stacks of one, which is not a Gemm.
+operands are transposed and one of them is an output of the graph. Gemm computes a product of two
+matrices and a sum. Such matrices are therefore reshaped to stacks of one matrix, because a product
+of stacks is not fused into a Gemm.
 
 Before 1.32 the fusions of scales with products (MatMulScaleFusion) and of norms (LayerNormFusion)
 store a scale or an epsilon in float32 whatever the dtype is. A float64 number that is multiplied
@@ -137,7 +139,8 @@ def _merges(node: ir.Node) -> bool:
 
 
 def _drops_first(node: ir.Node) -> bool:
-    """Return True if a node may remove the first axis, so that the second one becomes the first.
+    """Return True if a node may remove the first axis, so that the second axis is the first axis of
+    the result.
 
     True if a shape is not known.
     """
@@ -173,8 +176,8 @@ def equalize_ranks(node: ir.Node, moves: Moves) -> Ranks:
     """Return the same number of axes for both operands of a matrix product.
 
     None, so that the product stays, if they have the same already, or if the optimizer removes no
-    transpose of them wrongly. ``moves`` has the transposes and conversions that it may have moved
-    to each operand.
+    transpose of them wrongly. ``moves`` contains the transposes and conversions that it may have
+    moved to each operand.
     """
     left, right = map(_rank, node.inputs)
     may_lose = any(v is not None and _may_lose_transpose(v, moves[v]) for v in node.inputs)
@@ -186,7 +189,7 @@ def stack_matrices(node: ir.Node, moves: Moves) -> Ranks:
     """Return three axes for both operands of a product of two matrices, so that it is no Gemm.
 
     None, so that the product stays, if an operand is no matrix, or if the optimizer loses no
-    transpose of them. ``moves`` has the transposes that it may have moved to each operand.
+    transpose of them. ``moves`` contains the transposes that it may have moved to each operand.
     """
     matrices = all(_rank(v) == 2 for v in node.inputs)
     return (3, 3) if matrices and _may_lose_output(node, moves) else None
@@ -244,7 +247,8 @@ def _prevent_fusion(node: ir.Node, writer: _Writer) -> None:
             continue
         producer = array.producer()
         if array.shape.rank() < 2 and (producer is None or producer.op_type != "MatMul"):
-            continue  # a norm has two axes
+            # Nothing is fused here, because the operands of a norm have at least two axes.
+            continue
         if number.dtype != ir.DataType.DOUBLE or not number.is_initializer():
             continue
         if number.shape is None or any(d != 1 for d in number.shape):

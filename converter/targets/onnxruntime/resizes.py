@@ -1,4 +1,5 @@
-"""Resizes that ONNX Runtime has kernels for, and a rewrite of those that its optimizer would break.
+"""Resizes that have a kernel in ONNX Runtime, and a rewrite of resizes that its optimizer would
+break.
 
 The kernels were found by running a file for each mode, rank and set of scaled axes (1.32.0, opsets
 11 to 24):
@@ -68,7 +69,8 @@ def has_kernel(mode: str, rank: int, axes: Collection[int]) -> bool:
 
 
 def scaled_axes(node: Node) -> list[int]:
-    """Return the axes whose size a resize changes; a named size may change."""
+    """Return the axes along which a resize changes the size. An axis with a named size is included,
+    because its size may change."""
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
     return [axis for axis, (before, after) in pairs if not dims.is_same_dim(before, after)]
 
@@ -83,7 +85,7 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
     """Return a resize of the last two of four axes as two resizes of one axis, for which there
     always is a kernel.
 
-    Return None, so that the node stays, for other axes. The same holds if the optimizer moves no
+    Return None, so that the node is kept, for other axes. The same holds if the optimizer moves no
     transpose to the resize after which a kernel would be missing.
     """
     (x,), axes = node.inputs, node.params["axes"]
@@ -107,7 +109,8 @@ def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
     """Return the permutations by which ONNX Runtime's optimizer may transpose a value.
 
     The optimizer moves ``Transpose`` nodes forwards through the graph. None if the permutations are
-    unknown. ``memo`` holds results for other values, and gets those that are computed here.
+    unknown. ``memo`` contains the results for other values. The results that are computed here are
+    added to it.
     """
     stack = [value]
     while stack:
@@ -133,7 +136,7 @@ def _compute_orders(value: Value, memo: dict[Any, Any]) -> Orders:
     """Return the permutations by which ONNX Runtime's optimizer may transpose a value, or None if
     they are unknown.
 
-    ``memo`` has the permutations of all operands of its producer.
+    ``memo`` contains the permutations of all operands of its producer.
     """
     node, source_orders = value.node, [(v, memo["orders", id(v)]) for v in _sources(value)]
     if node is None or node.op in BARRIERS or _merges(node):

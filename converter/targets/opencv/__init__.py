@@ -1,6 +1,6 @@
 """OpenCV's new engine (``cv2.dnn.ENGINE_NEW``) for floats, examined in 5.0.0.
 
-The classic engine takes only fixed sizes and opsets below 23, and needs twice the time.
+The classic engine supports only static sizes and opsets below 23, and it is half as fast.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ def insert_table_identities(model: ir.Model) -> None:
     """Insert an ``Identity`` after each cosine and sine table of a rotary embedding that no node
     computes, in place.
 
-    OpenCV refuses tables that are constants.
+    OpenCV raises an error if these tables are constants.
     """
     for node in list(model.graph.all_nodes()):
         for position in (1, 2) if node.op_type == "RotaryEmbedding" else ():

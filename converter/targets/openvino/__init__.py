@@ -1,6 +1,6 @@
 """OpenVINO, which implements the standard and computes float64 in float32 (``docs/runtimes.md``).
 
-Conversions to float64 therefore gain nothing.
+Conversions to float64 would therefore not improve the precision.
 """
 
 from dataclasses import replace

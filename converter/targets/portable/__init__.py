@@ -1,5 +1,5 @@
-"""The common subset of all known runtimes: opset 18, fixed sizes, and no operator that one of them
-lacks."""
+"""The common subset of all known runtimes: opset 18, static sizes, and only operators that all of
+them support."""
 
 from dataclasses import replace
 

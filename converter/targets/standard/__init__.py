@@ -1,4 +1,4 @@
-"""The ONNX standard alone, without any runtime's quirks.
+"""The target that follows the ONNX standard, without the quirks of any runtime.
 
 Source: the type constraints of ``onnx.defs``, 1.22.
 """

@@ -1,7 +1,7 @@
 """TensorRT, which implements the standard; it was not run here.
 
-It is reported to lack float64, to take only 4-D attention with one output, and to support rotary
-embeddings from a later release on.
+According to reports it does not support float64, supports only 4-D attention with one output, and
+supports rotary embeddings from a later release on.
 """
 
 from dataclasses import replace

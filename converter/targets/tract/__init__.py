@@ -7,8 +7,9 @@ import onnx_ir as ir
 from converter.targets.openvino import TARGET as OPENVINO
 from converter.targets.target import Quirk, lacks_operators
 
-# tract decomposes Attention when it loads a file, into products that take a third longer than
-# ours. For more than one image, 4-bit products after it are wrong.
+# When tract loads a file, it decomposes Attention into products that take a third longer than the
+# converter's decomposition. If there is more than one image, 4-bit products after an Attention are
+# wrong.
 LACKS = (*OPENVINO.lacks, lacks_operators("Attention"))
 
 
@@ -16,7 +17,7 @@ def remove_value_types(model: ir.Model) -> None:
     """Remove the dtypes and shapes of all results of nodes that are not outputs of the model, in
     place.
 
-    tract refuses some files in which these shapes have named dimensions.
+    tract cannot load some files in which these shapes have named dimensions.
     """
     outputs = set(model.graph.outputs)
     for node in model.graph.all_nodes():
