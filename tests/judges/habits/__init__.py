@@ -1,7 +1,7 @@
 """What runtimes get wrong or cannot run: a minimal file each, `python -m tests.judges.habits`.
 
 The tables, a TOML file for each runtime, are what `docs/runtimes.md` shows. A test runs every file,
-so that one that a newer runtime has mended is noticed. It stays, with the version that mended it,
+so that a fault that a newer runtime has fixed is noticed. It stays, with the version that fixed it,
 as long as a version before that one is supported.
 """
 
