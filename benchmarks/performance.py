@@ -251,25 +251,30 @@ def with_numbers(page: str, content: Row) -> str:
 
 INTRODUCTION = """# Performance
 
-How fast our files are beside those of other exporters, and how long an export takes.
-`python benchmarks/peers.py --json benchmarks/results/performance.json` measures it, and
-`python benchmarks/performance.py benchmarks/results/performance.json` writes this page.
+This page compares the speed of our files with the files of other exporters, and the time and memory
+of an export. `python benchmarks/peers.py --json benchmarks/results/performance.json` measures them,
+and `python benchmarks/performance.py benchmarks/results/performance.json` writes this page.
 """
 
-SPEED = """The fastest run of each file, divided by the fastest run of the network's matrix
-products alone, as ONNX Runtime multiplies them in float32. A ratio of 1.10 means that the products
-take ten parts of the time and everything else takes one. int8 multiplies other numbers, so that it
-can be below 1. The files of a table took turns in one process, on ONNX Runtime's CPU provider, with
-images of 224 x 224 pixels. What each operator takes is
-printed by `python benchmarks/integers.py operators`.
+SPEED = """Each number is the fastest run of a file, divided by the fastest run of the network's
+matrix products alone, as ONNX Runtime multiplies them in float32. A ratio of 1.10 means that the
+products take ten parts of the time and everything else takes one. int8 files multiply integers, so
+their ratio can be below 1.
+
+The files of a table ran in turns in one process, with ONNX Runtime's CPU provider, on images of 224
+x 224 pixels. `python benchmarks/integers.py operators` prints the time of each operator.
 """
 
-EXPORT = """Each file was made by a process of its own from the same checkpoint of random weights.
-`zoo export` makes the file at opset 23 without checking it, as the others do; `zoo build` makes all
-files of a folder and checks them. *Of processors* are the seconds of all processors together, which
-a busy machine changes less. The error is the largest absolute difference of
-`last_hidden_state` from the network in JAX, on the photograph. PyTorch and Optimum export
-transformers' network, jax2onnx and the zoo the one in JAX.
+EXPORT = """A separate process wrote each file, all from the same checkpoint of random weights.
+
+- `zoo export` writes the file at opset 23 without verification, as the other exporters do. `zoo
+  build` writes all files of a folder and verifies them.
+- *seconds* is the elapsed time. *of processors* is the processor time of all cores together, which
+  depends less on the load of the machine.
+- *error* is the largest absolute difference of `last_hidden_state` from the network in JAX, on the
+  photograph.
+- PyTorch and Optimum export the network of transformers. jax2onnx and the zoo export the network in
+  JAX.
 """
 
 GREY = "#808080"
@@ -279,7 +284,7 @@ COLOURS = dict.fromkeys(
     ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY
 )
 
-SPEED_TITLE = "Time of each file over that of its matrix products"
+SPEED_TITLE = "Time of each file, divided by that of its matrix products"
 
 SIZES = ("small", "realistic")
 """Names of the two sizes of each program's inputs."""
@@ -294,41 +299,44 @@ JIT_COLUMNS = (
 
 JIT_TITLE = "Time of files over that of jax.jit, the median of each group"
 
-VS_JIT = """Functions whose parameters are closed over, converted with the usual options, beside the
-`jax.jit` of the same function, at two sizes of inputs: `python benchmarks/against_jit.py --json
-benchmarks/results/performance.json`. File and function took turns in one process on two threads; a
-ratio is the fastest run of the file over the fastest run of XLA's. XLA is given arrays that are its
-own already.
-It was measured with ONNX Runtime 1.32 on two cores.
+VS_JIT = """These tables compare files of functions with `jax.jit` of the same functions, at two
+sizes of inputs. The functions have their parameters as constants, and were converted with the
+default options. A ratio is the fastest run of the file, divided by the fastest run of XLA. File and
+function ran in turns in one process on two threads, with ONNX Runtime 1.32 on two cores. The inputs
+of XLA were JAX arrays, which need no conversion. `python benchmarks/against_jit.py --json
+benchmarks/results/performance.json` measures the ratios.
 """
 
-JIT_REASONS = """What is far above 1 is so for one of these reasons.
+JIT_REASONS = """A ratio far above 1 has one of these reasons:
 
-- **A loop over few numbers.** ONNX Runtime takes a loop node by node: 0.3 µs for a node whatever it
-  computes, and 1 µs for a step. XLA compiles the step, which then takes 10 to 100 ns. What does not
-  depend on the step before is computed for all steps at once, and a loop of few nodes is written
-  out. More is not done about it: loops and small recurrences may be slow, since a rewrite of nodes
-  does not change what a node costs, and what runs for long in a network are its products. What is
-  left is recurrences (`discounted returns`, `kalman filter`): that of an equation of three numbers
-  is 55 nodes or more, and 17 µs for a step (those of `lorenz`, `hunters`, `euler` and `odeint`). A
-  step of `collatz` is 8 nodes and 2 µs, where XLA takes 60 ns; `edit distance` has 1,600 steps of a
-  loop in a loop; a step of `ctc loss` has three sums of exponentials of 9 nodes each, which keep
-  the digits of `logaddexp`.
-- **Stencils of small arrays.** `heat equation` adds up 1,024 numbers 12 times in a step, for which
-  XLA takes 1 µs altogether, as all is one loop over the array; a node takes 0.5 µs. `descent of
-  energy` is 30 such nodes.
-- **Decompositions.** XLA calls LAPACK, which is compiled. A file has a loop of columns, of which a
-  step is 6 nodes (`cholesky`), 8 (`solve`), 19 (`lu`) or 23 (`qr`), in 0.3 µs each: that alone is
-  three to five times what LAPACK takes for the whole of a matrix of 32 rows. `eigh` and `svd` take
-  some twelve steps of all Jacobi's rotations at once, which are 70 nodes with ten products of
-  matrices, 50 µs. What `svd`, `lstsq` and `pinv` take besides is a QR decomposition.
-- **`Where`.** It takes 1.0 ms to choose between two arrays of 150,000 numbers by an irregular
-  condition, and an addition of them takes 0.03 ms. A search in a table, as `jnp.interp` and
-  `jnp.histogram` do it, is mostly such choices.
-- **Draws.** A hash of Threefry is 100 nodes, five for each of its 20 rounds, so that the least draw
-  takes 40 µs. Keys that are made one of another (`keys of a loop`) take that for each step. Those
-  that reject draw for all lanes until the last is accepted, as XLA's vectorised loop does; XLA on a
-  CPU takes the lanes of `gamma` one after the other.
+- **Loops over few numbers.** ONNX Runtime executes a loop node by node: 1 µs for each step and 0.3
+  µs for each node, whatever the node computes. XLA compiles the step, which then takes 10 to 100
+  ns. The converter computes everything that does not depend on the previous step for all steps at
+  once, and unrolls a loop of few nodes. It does nothing more. Rewriting nodes does not change the
+  time of a node, and most of the time of a network is in its matrix products. Recurrences
+  therefore stay slow:
+  - `discounted returns` and `kalman filter` are recurrences of few nodes.
+  - A step of a differential equation of three numbers is 55 nodes or more, and takes 17 µs
+    (`lorenz`, `hunters`, `euler` and `odeint`).
+  - A step of `collatz` is 8 nodes and takes 2 µs. XLA takes 60 ns.
+  - `edit distance` has 1,600 steps of a loop inside a loop.
+  - A step of `ctc loss` has three sums of exponentials with 9 nodes each, which keep the digits of
+    `logaddexp`.
+- **Stencils of small arrays.** A step of `heat equation` adds 1,024 numbers 12 times. XLA compiles
+  all of it to one loop over the array and takes 1 µs. In the file, each node takes 0.5 µs. `descent
+  of energy` is 30 such nodes.
+- **Decompositions.** XLA calls LAPACK, which is compiled. The file has a loop over columns. A step
+  is 6 nodes (`cholesky`), 8 (`solve`), 19 (`lu`) or 23 (`qr`), each of 0.3 µs. For a matrix of 32
+  rows, these nodes alone take three to five times as long as LAPACK takes in all. `eigh` and `svd`
+  take about twelve steps. A step does all of Jacobi's rotations at once, in 70 nodes with ten
+  matrix products, and takes 50 µs. `svd`, `lstsq` and `pinv` also need a QR decomposition.
+- **`Where`.** A selection between two arrays of 150,000 numbers by an irregular condition takes 1.0
+  ms. An addition of these arrays takes 0.03 ms. A search in a table (`jnp.interp`,
+  `jnp.histogram`) consists mostly of selections.
+- **Random draws.** A Threefry hash is 100 nodes, five for each of its 20 rounds, so that the
+  smallest draw takes 40 µs. If each key is derived from the one before (`keys of a loop`), every
+  step takes that long. Draws by rejection continue for all lanes until the last lane is accepted,
+  as in XLA's vectorised loop. On a CPU, XLA computes the lanes of `gamma` one after the other.
 """
 
 
@@ -342,7 +350,7 @@ def by_group(rows: Sequence[Row]) -> dict[str, list[list[float]]]:
 
 def jit_section(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the table of groups and the table of all programs."""
-    yield f"\n## Beside jax.jit\n\n{VS_JIT}"
+    yield f"\n## Compared with jax.jit\n\n{VS_JIT}"
     yield f"![{JIT_TITLE}](images/against_jit.png)\n"
     groups = by_group(rows)
     groups["all"] = [[*chain(*ratios)] for ratios in zip(*groups.values(), strict=True)]
@@ -357,7 +365,7 @@ def jit_section(rows: Sequence[Row]) -> Iterator[str]:
     )
     yield from table(["group", "programs", *headings], group_rows)
     yield JIT_REASONS
-    yield f"Times, nodes and conversion are those of the {SIZES[1]} size.\n"
+    yield f"The last four columns are those of the {SIZES[1]} size.\n"
     yield from table(
         ["program", *SIZES, *(heading for heading, _, _ in JIT_COLUMNS)],
         [

@@ -5,14 +5,14 @@ from tests.frameworks.rows import PAGE, example, line
 
 HEAD = """# Frameworks
 
-Models of other people's frameworks convert as they are: nothing is patched and no base class is
-needed. [Flax NNX](frameworks/flax-nnx.md), [Flax Linen](frameworks/flax-linen.md),
-[Equinox](frameworks/equinox.md), [Keras 3](frameworks/keras.md) and
-[Haiku](frameworks/haiku.md) each have a page with a whole model and the errors that people meet.
+You can convert models of these frameworks without changes. The converter patches nothing, and you
+need no base class. [Flax NNX](frameworks/flax-nnx.md), [Flax Linen](frameworks/flax-linen.md),
+[Equinox](frameworks/equinox.md), [Keras 3](frameworks/keras.md) and [Haiku](frameworks/haiku.md)
+each have a page with a complete model and common errors.
 
-The tables below say which operators each layer becomes, in a file of opset 23. The layers have a
-batch of any size unless their framework wants a number, and each file gave JAX's numbers in ONNX
-Runtime.
+The tables below list the ONNX operators of each layer, in a file of opset 23. The batch size is
+open, unless the framework needs a number. The results of each file in ONNX Runtime equal those of
+JAX.
 """
 
 
@@ -24,7 +24,7 @@ def section(framework: Framework) -> str:
     lines += ["| layer | operators |", "|---|---|"]
     lines += [line(row, row.convert()[1]) for row in framework.rows()]
     if excluded := framework.excluded():
-        lines += ["", "Not here:", ""]
+        lines += ["", "Not in the table:", ""]
         lines += [f"- `{name}`: {reason}" for name, reason in excluded.items()]
     return "\n".join(lines)
 

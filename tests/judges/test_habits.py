@@ -149,18 +149,20 @@ FUNCTIONS = {
     "A padding in front of a pool of maxima": lambda x: pool(
         jnp.pad(x, ((0, 0), (0, 0), (1, 0))), 2, 2, (0, 0)
     ),
-    "A padding that first leaves nothing": lambda x: lax.pad(x, np.float32(2), ((-1, 1, 0),)),
-    "Zeros behind a mean that count": mean_with_zeros,
+    "A negative padding that leaves no elements": lambda x: lax.pad(
+        x, np.float32(2), ((-1, 1, 0),)
+    ),
+    "Padding that a mean counts": mean_with_zeros,
     "The error function of NaN": lax.erf,
-    "A mask of each head where heads share keys": attention_with_shared_keys,
-    "An infinity that has a slope": lambda x, slope: jnp.where(x >= 0, x, slope * x),
+    "A mask for each head if heads share keys": attention_with_shared_keys,
+    "PRelu of infinity": lambda x, slope: jnp.where(x >= 0, x, slope * x),
     "A window that is longer than its axis": lambda x: (
         lax.reduce_window(x, 0.0, lax.add, (1, 1, 3), (1, 1, 2), "VALID") / 3
     ),
     "A float64 product that is scaled": lambda a, b: a @ b * 0.1,
     "Largest of many 64-bit integers": jnp.max,
     "Attention of a row that a finite mask hides": attention,
-    "GELU of a single number, spelled out": lambda x: -jax.nn.gelu(x),
+    "GELU of a single number, as its formula": lambda x: -jax.nn.gelu(x),
     "NaN in a LogSoftmax of float64": jax.nn.log_softmax,
     "Sigmoid of negative numbers": jax.nn.sigmoid,
     "Sign of 64-bit integers": jnp.sign,
@@ -176,10 +178,10 @@ FUNCTIONS = {
         np.float32
     ),
     "Floats beyond the range of integers": lambda x: x.astype(np.uint8),
-    "Weights of a convolution that overflow with a factor behind it": scaled_convolution,
+    "Weights of a convolution that overflow with the factor after it": scaled_convolution,
     "The lowest integer divided by -1": lax.div,
     "The remainder of the lowest integer by -1": lax.rem,
-    "A product of a matrix that is turned and converted": lambda x, w: (
+    "A product of a transposed and converted matrix": lambda x, w: (
         jnp.transpose(x, (1, 0, 2)).astype(np.float32) @ w
     ),
     "A resizing between transpositions": lambda x: jax.image.resize(
@@ -187,7 +189,10 @@ FUNCTIONS = {
         (1, 1, 8, 4),
         "linear",
     ).transpose(0, 2, 3, 1),
-    "A product of two turned matrices, one of them an output": lambda x, w, b: (x.T, x.T @ w.T + b),
+    "A product of two transposed matrices, one of them an output": lambda x, w, b: (
+        x.T,
+        x.T @ w.T + b,
+    ),
     "Integers divided by zero": lax.div,
     "A pool padded by as much as its window": lambda x: pool(x, 1, 1, (1, 1)),
     "Newer files": jnp.negative,
@@ -200,13 +205,13 @@ FUNCTIONS = {
     "Pow by 8-bit integers": lambda x, p: x**p,
     "Scatter that adds float16": lambda x, u: x.at[INDICES].add(u),
     "Scatter of the largest boolean": lambda x, u: x.at[INDICES].max(u),
-    "Nearly everything of bfloat16": lambda x: (-x.astype(jnp.bfloat16)).astype(x.dtype),
+    "Almost all operators of bfloat16": lambda x: (-x.astype(jnp.bfloat16)).astype(x.dtype),
 }
 """By fault: a function that would become the operator of the file, if nothing avoided it."""
 
 UNCHANGED = {
     *("A chosen zero with its sign bit set", "A norm over one number"),
-    "A float64 product with a turned matrix",
+    "A float64 product with a transposed matrix",
 }
 """Faults that the converter does not avoid."""
 

@@ -45,10 +45,10 @@ NEW = "Operators of opset 26"
 GROUPED = ("groups, dilated input", "gradient with groups", "ConvTranspose2d groups")
 DOUBLES = "Doubles"
 EMPTY = "A constant without elements"
-NEVER = "A loop that does not turn"
+NEVER = "A loop without turns"
 OUTSIDE = "A scan whose body reads a value outside of it"
-EQUALS = "Equals among the smallest"
-UNREAD = "A scan of what its body does not read"
+EQUALS = "Order of equal smallest elements"
+UNREAD = "A scan over an input that its body does not read"
 COMPARED, MAXIMUM, EXP = "NaN compared", "NaN through a maximum", "NaN through exp"
 
 EMPTY_PROGRAMS = (
@@ -70,7 +70,7 @@ LOOPS_WITHOUT_TURNS = (
 KNOWN: dict[Runtime, dict[str, str]] = {
     "onnx.reference": {
         "control scan reversed 23": FROM_THE_END,
-        "control scan without operands 23": "Scalars that a loop collects",
+        "control scan without operands 23": "Scalars collected by a loop",
         "control gradient of a scan 23": FROM_THE_END,
         "decompositions tridiagonal_solve, complex 23": FROM_THE_END,
         "calls buffers, gradient 23": FROM_THE_END,
@@ -90,8 +90,8 @@ KNOWN: dict[Runtime, dict[str, str]] = {
         **{f"public scipy.{name} 23": NEVER for name in LOOPS_WITHOUT_TURNS},
         **{f"found branch chosen by a {name} 23": UNREAD for name in ("number", "parameter")},
         "elementwise reduce_precision 23": "Rounding to float16",
-        "elementwise uint8 arithmetic 17": "Integers of 8 bits beyond their range",
-        "elementwise uint8 arithmetic 23": "Integers of 8 bits beyond their range",
+        "elementwise uint8 arithmetic 17": "8-bit integers beyond their range",
+        "elementwise uint8 arithmetic 23": "8-bit integers beyond their range",
         **{f"elementwise bitcast{n} 26": NEW for n in ("", " back")},
         **{f"elementwise {n} 23": MAXIMUM for n in ("max", "min", "relu", "erf_inv")},
         "elementwise compare 23": COMPARED,

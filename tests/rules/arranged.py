@@ -482,7 +482,7 @@ CASES: dict[str, Case] = {
         for op in (ops.max_pool, ops.sum_pool, ops.avg_pool)
     },
     **{
-        f"Zeros behind a mean that count[{op}]": Case(
+        f"Padding that a mean counts[{op}]": Case(
             summed,
             prepare=[
                 apply_pooling(False),
@@ -494,10 +494,10 @@ CASES: dict[str, Case] = {
         )
         for op in (ops.sum_pool, ops.avg_pool)
     },
-    "A padding that first leaves nothing[pad]": Case(padded_away),
+    "A negative padding that leaves no elements[pad]": Case(padded_away),
     "The error function of NaN[erf]": Case(of_dtypes(ops.erf, ("float32", "float16"))),
     "Floats that are rounded to infinity in eight bits[convert_element_type]": Case(to_float8),
-    "GELU of a single number, spelled out[gelu]": Case(
+    "GELU of a single number, as its formula[gelu]": Case(
         gelu(()), prepare=[canonicalize, by_recogniser(GELU)]
     ),
     "Sigmoid of negative numbers[logistic]": Case(

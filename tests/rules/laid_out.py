@@ -236,7 +236,7 @@ CASES: dict[str, Case] = {
     "A resizing between transpositions[resize]": Case(
         resized_between, prepare=[until("arithmetic")], units=1024
     ),
-    "Weights of a convolution that overflow with a factor behind it[mul]": Case(
+    "Weights of a convolution that overflow with the factor after it[mul]": Case(
         convolved, prepare=[until("quirks")], units=64
     ),
     "weight_folding.weight_programs.move_weights_first": Case(

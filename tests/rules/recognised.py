@@ -478,8 +478,8 @@ CASES: dict[str, Case] = {
     "legalize.deviations.COMMON_DEVIATIONS[group_norm]": Case(
         partial(instance_norm, computed=True), prepare=[until("deviations")], units=64
     ),
-    "A mask of each head where heads share keys[attention]": Case(
+    "A mask for each head if heads share keys[attention]": Case(
         shared_keys, prepare=[until("quirks")], units=64
     ),
-    "An infinity that has a slope[leaky_relu]": Case(with_slopes, prepare=[until("deviations")]),
+    "PRelu of infinity[leaky_relu]": Case(with_slopes, prepare=[until("deviations")]),
 }

@@ -67,14 +67,14 @@ QUIRKS = (
         dict.fromkeys((ops.max_pool, ops.sum_pool, ops.avg_pool), floats.pad_with_negative_zero),
     ),
     Quirk(
-        "A padding that first leaves nothing",
+        "A negative padding that leaves no elements",
         "<1.24",
         "g (float[1] x) => (float[1] y) { p = Constant <value_ints=[-1,1]> () "
         "c = Constant <value_float=2.0> () y = Pad (x, p, c) }",
         {ops.pad: floats.fill_empty_pad},
     ),
     Quirk(
-        "Zeros behind a mean that count",
+        "Padding that a mean counts",
         "<1.25",
         "g (float[1,1,1,1] x) => (float[1,1,1,1] y) "
         "{ y = AveragePool <kernel_shape=[2,1], pads=[0,0,1,0], count_include_pad=1> (x) }",
@@ -87,20 +87,20 @@ QUIRKS = (
         {ops.erf: floats.keep_nan_of_erf},
     ),
     Quirk(
-        "A mask of each head where heads share keys",
+        "A mask for each head if heads share keys",
         "<1.25",
         "g (float[1,2,1,1] q, float[1,1,1,1] k, float[1,2,1,1] m) => (float[1,2,1,1] y) "
         "{ y = Attention (q, k, k, m) }",
         {ops.attention: floats.repeat_keys},
     ),
     Quirk(
-        "An infinity that has a slope",
+        "PRelu of infinity",
         "<1.27",
         "g (float[2] x, float[1] s) => (float[2] y) { y = PRelu (x, s) }",
         deviations={ops.leaky_relu: Deviation(SLOPES_TEXT, floats.expand_leaky_relu, _has_slopes)},
     ),
     Quirk(
-        "Weights of a convolution that overflow with a factor behind it",
+        "Weights of a convolution that overflow with the factor after it",
         "",
         "g (float[1,1,1] x) => (float[1,1,1] y) "
         "{ w = Constant <value = float[1,1,1] {1e30}> () z = Conv (x, w) y = Mul (z, w) }",
@@ -113,7 +113,7 @@ QUIRKS = (
         {ops.convert_element_type: floats.keep_infinity_in_float8},
     ),
     Quirk(
-        "GELU of a single number, spelled out",
+        "GELU of a single number, as its formula",
         "",
         "g (float x) => (float y) { c = Constant <value_float=0.044715> () "
         "s = Constant <value_float=0.7978845608> () o = Constant <value_float=1.0> () "
@@ -133,7 +133,7 @@ QUIRKS = (
         },
     ),
     Quirk(
-        "A product of a matrix that is turned and converted",
+        "A product of a transposed and converted matrix",
         "",
         "g (int32[2,3,4] x, float[4,2] w) => (float[3,2,2] y) "
         "{ t = Transpose <perm=[1,0,2]> (x) c = Cast <to=1> (t) y = MatMul (c, w) }",
@@ -147,7 +147,7 @@ QUIRKS = (
         model=products.vector_to_column,
     ),
     Quirk(
-        "A product of two turned matrices, one of them an output",
+        "A product of two transposed matrices, one of them an output",
         "<1.32",
         "g (float[2,3] x, float[1,2] w, float[1] b) => (float[3,2] t, float[3,1] y) "
         "{ t = Transpose <perm=[1,0]> (x) u = Transpose <perm=[1,0]> (w) "

@@ -27,7 +27,7 @@ def remove_value_types(model: ir.Model) -> None:
 
 
 NAMED_SIZES = Quirk(
-    "Sizes between nodes that have names",
+    "Named sizes of values between nodes",
     "",
     "g (float[B,2] x) => (float[1,2] y) <float[N,2] z> "
     "{ z = Relu (x) s = Constant <value_ints=[1,2]> () y = Reshape (z, s) }",

@@ -1,7 +1,7 @@
 """Tables of the faults of runtimes, with a minimal file for each fault.
 
 There is a TOML file for each runtime, and `python -m tests.judges.habits` writes `docs/runtimes.md`
-from them. A test runs every file, so that a fault that a newer version mended is noticed. The fault
+from them. A test runs every file, so that a fault that a newer version fixed is noticed. The fault
 stays in the table, with its versions, as long as one of them is supported.
 """
 

@@ -7,16 +7,19 @@ from tests.judges.habits import TABLES, TITLES, VERSIONS, Arrays, Habit, Runtime
 
 INTRODUCTION = """# What runtimes get wrong
 
-Faults of runtimes, and operators that they cannot run, in files that are right by the standard.
-They were seen on CPUs, in all versions that a heading names. Faults that a newer version mended
-have a heading of their own; the converter avoids them too, unless the target names newer versions
-alone (`onnxruntime>=1.32`).
+This page lists faults of runtimes and operators that they cannot run, for files that are right by
+the standard. Each fault was observed on CPUs, in all versions of its heading. A fault that a newer
+version has fixed is below a separate heading. The converter avoids such a fault too, unless the
+target names newer versions only (`onnxruntime>=1.32`).
 """
 
-SUMMARY = """The tables in `tests/judges/habits` have a minimal file for each fault, with its
-inputs, the right result and the result of the runtime. The site shows them as a page
-(`python docs/build.py`), and `tests/judges/test_habits.py` runs them. This page is written by
-`python -m tests.judges.habits`.
+SUMMARY = """The column "by the standard" has the right behaviour and, where it helps, what the
+runtime does instead. The column "the converter" says how the converter avoids the fault.
+
+The tables in `tests/judges/habits` have a minimal file for each fault, with its inputs, the right
+result and the result of the runtime. `tests/judges/test_habits.py` runs these files, and the
+documentation site shows them (`python docs/build.py`). `python -m tests.judges.habits` writes this
+page.
 """
 
 DETAILS = """Each fault has a minimal file in ONNX's text form (`onnx.parser.parse_model`), the
@@ -60,35 +63,35 @@ def _entries(habits: Sequence[Habit]) -> Iterator[str]:
 def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
     """Return a runtime's faults by heading.
 
-    Mended faults come last, with a heading for the version that mended them.
+    Fixed faults come last, with a heading for the version that fixed them.
     """
     by_title: dict[str, list[Habit]] = {title: [] for title in TABLES[runtime]}
     for title, habits in TABLES[runtime].items():
         for habit in habits:
             affected = [v for v in VERSIONS[runtime] if v in versions(habit.versions)]
             later_versions = VERSIONS[runtime][len(affected) :]
-            mended_title = (
-                f"Seen in {' and '.join(affected)}, mended in {later_versions[0]}"
+            fixed_title = (
+                f"Seen in {' and '.join(affected)}, fixed in {later_versions[0]}"
                 if later_versions
                 else title
             )
-            mended_before_title = f"Mended in {habit.versions.removeprefix('<')}"
-            by_title.setdefault(mended_title if affected else mended_before_title, []).append(habit)
+            fixed_before_title = f"Fixed in {habit.versions.removeprefix('<')}"
+            by_title.setdefault(fixed_title if affected else fixed_before_title, []).append(habit)
     return by_title
 
 
 def _kernels() -> Iterator[str]:
     seen = " and ".join(VERSIONS["onnxruntime"])
     yield f"## Types without a kernel in ONNX Runtime {seen} at opset {kernels.OPSET}\n"
-    yield "Of the types that the operators have by the standard. What it lacks in float16, it"
-    yield "converts by itself.\n"
-    yield "| types | operators |"
+    yield "The standard allows these types for an operator, but ONNX Runtime has no kernel for them."
+    yield "float16 is not in the table, because ONNX Runtime converts it by itself.\n"
+    yield "| types without a kernel | operators |"
     yield "|---|---|"
     for types, operators in kernels.MISSING.items():
         yield f"| {types or 'none'} | {operators} |"
     for version, added in kernels.ADDED.items():
         listed = ", ".join(f"{operator} of {types}" for operator, types in added.items())
-        yield f"\nBefore {version} also {listed}."
+        yield f"\nBefore {version}, {listed} had no kernel either."
     yield ""
 
 
