@@ -145,7 +145,8 @@ def test_outcomes_of_right_refused_and_failing_programs(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr("converter.api.conversion.clean_up_model", lambda model, target: 1 / 0)
     outcome = judge(right)
-    assert (outcome.kind, outcome.cause) == ("exception", "ZeroDivisionError conversion.py:finish")
+    assert outcome.kind == "exception"
+    assert outcome.cause == "ZeroDivisionError conversion.py:build_export"
 
 
 def test_a_wrong_program_is_shrunk():
