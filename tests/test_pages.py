@@ -5,6 +5,7 @@ test can bring is in `BROUGHT`. The rest is in `ELSEWHERE`, with what runs it in
 nothing does.
 """
 
+import glob
 import importlib.util
 import json
 import os
@@ -247,8 +248,9 @@ def test_nothing_is_installed_from_an_index_that_has_nothing_of_ours():
 def run_lines(text):
     """Lines of a shell, each of which is our command."""
     for line in text.replace("\\\n", " ").splitlines():
-        program, *arguments = map(os.path.expanduser, shlex.split(line))
+        program, *words = map(os.path.expanduser, shlex.split(line))
         assert program == "zoo"
+        arguments = [path for word in words for path in (sorted(glob.glob(word)) or [word])]
         assert run_command(app, arguments) == 0, line
 
 
