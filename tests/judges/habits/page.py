@@ -76,7 +76,7 @@ def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
 def _kernels() -> Iterator[str]:
     seen = " and ".join(VERSIONS["onnxruntime"])
     yield f"## Types without a kernel in ONNX Runtime {seen} at opset {kernels.OPSET}\n"
-    yield "The standard allows these types for an operator, but ONNX Runtime has no kernel for them."
+    yield "The standard allows these types for an operator. ONNX Runtime has no kernel for them."
     yield "float16 is not in the table, because ONNX Runtime converts it by itself.\n"
     yield "| types without a kernel | operators |"
     yield "|---|---|"
