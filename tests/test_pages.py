@@ -6,6 +6,7 @@ has a function for each need that a test can provide. `ELSEWHERE` names, for eve
 test that runs the block or the reason why none does.
 """
 
+import glob
 import importlib.util
 import json
 import os
@@ -264,8 +265,9 @@ def test_no_page_installs_this_project_from_a_package_index():
 def run_lines(text):
     """Run the lines of a shell block, each of which is a `zoo` command."""
     for line in text.replace("\\\n", " ").splitlines():
-        program, *arguments = map(os.path.expanduser, shlex.split(line))
+        program, *words = map(os.path.expanduser, shlex.split(line))
         assert program == "zoo"
+        arguments = [path for word in words for path in (sorted(glob.glob(word)) or [word])]
         assert run_command(app, arguments) == 0, line
 
 

@@ -1,4 +1,4 @@
-"""The pages that list the faults of runtimes: `docs/runtimes.md`, and its details on the site."""
+"""The pages that list what runtimes get wrong."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -61,29 +61,22 @@ def _entries(habits: Sequence[Habit]) -> Iterator[str]:
 
 
 def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
-    """Return a runtime's faults by heading.
-
-    Fixed faults come last, with a heading for the version that fixed them.
-    """
-    by_title: dict[str, list[Habit]] = {title: [] for title in TABLES[runtime]}
+    """Return the faults by heading. Fixed faults come last, by the version that fixed them."""
+    found: dict[str, list[Habit]] = {title: [] for title in TABLES[runtime]}
     for title, habits in TABLES[runtime].items():
         for habit in habits:
-            affected = [v for v in VERSIONS[runtime] if v in versions(habit.versions)]
-            later_versions = VERSIONS[runtime][len(affected) :]
-            fixed_title = (
-                f"Seen in {' and '.join(affected)}, fixed in {later_versions[0]}"
-                if later_versions
-                else title
-            )
-            fixed_before_title = f"Fixed in {habit.versions.removeprefix('<')}"
-            by_title.setdefault(fixed_title if affected else fixed_before_title, []).append(habit)
-    return by_title
+            having = [v for v in VERSIONS[runtime] if v in versions(habit.versions)]
+            later = VERSIONS[runtime][len(having) :]
+            fixed = f"Seen in {' and '.join(having)}, fixed in {later[0]}" if later else title
+            before = f"Fixed in {habit.versions.removeprefix('<')}"
+            found.setdefault(fixed if having else before, []).append(habit)
+    return found
 
 
 def _kernels() -> Iterator[str]:
     seen = " and ".join(VERSIONS["onnxruntime"])
     yield f"## Types without a kernel in ONNX Runtime {seen} at opset {kernels.OPSET}\n"
-    yield "The standard allows these types, but ONNX Runtime lacks a kernel for them."
+    yield "The standard allows these types for an operator. ONNX Runtime has no kernel for them."
     yield "float16 is not in the table, because ONNX Runtime converts it by itself.\n"
     yield "| types without a kernel | operators |"
     yield "|---|---|"
