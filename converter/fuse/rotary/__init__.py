@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from converter.fuse.match import MatchContext, NearMiss, Recogniser, recogniser_from
 from converter.fuse.rotary.half_turn import match_half_turn
-from converter.fuse.rotary.matrices import PairRotation, emit_matrices, match_matrices
 from converter.fuse.rotary.pairs import Rotations, emit_parts, match_pair, match_parts
 from converter.fuse.rotary.rotation import SIGNS, MatchedRotation, emit_rotation
+from converter.fuse.rotary.rotation_matrices import PairRotation, emit_matrices, match_matrices
 from converter.fuse.rotary.unnamed import find_rotary_look_alikes
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import view_of
