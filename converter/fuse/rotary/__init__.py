@@ -12,7 +12,7 @@ It is written in three ways:
 - as the pair above, concatenated or interleaved, alone or among other parts (``pairs``);
 - as ``x * cos + rotate(x) * sin``, where ``rotate`` joins ``-b`` and ``a``. The tables have the
   full width, and their halves have to be shown to be equal (``half_turn``);
-- as the product of ``[[cos, -sin], [sin, cos]]`` with pairs of elements (``matrices``).
+- as the product of ``[[cos, -sin], [sin, cos]]`` with pairs of elements (``rotation_matrices``).
 """
 
 from dataclasses import dataclass
