@@ -38,7 +38,7 @@ def _means(
     *initializers: onnx.TensorProto,
 ) -> bytes:
     """Return an ONNX file that averages the result `scaled` of its first node over two axes.
-    `taken` is its input, and `more` are the initializers of the first node."""
+    `graph_input` is its input, and `initializers` are those of the first node."""
     pooled = helper.make_tensor_value_info("pooler_output", TensorProto.FLOAT, ["n", 3])
     tensors = [*initializers, helper.make_tensor("axes", TensorProto.INT64, [2], axes)]
     mean = helper.make_node("ReduceMean", ["scaled", "axes"], ["pooler_output"], keepdims=0)
@@ -79,7 +79,7 @@ def contents(seed: int = 0) -> dict[str, bytes]:
     }
 
 
-def manifest(files: dict[str, bytes], **changes: object) -> dict:
+def manifest(files: dict[str, bytes], /, **changes: object) -> dict:
     """Return the manifest that a build writes for these files, with `changes` of its fields."""
     record = {
         "format": "jax-onnx-zoo manifest",
