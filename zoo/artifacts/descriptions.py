@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-
 if TYPE_CHECKING:
     from zoo.architectures.entry import ModelInfo
     from zoo.artifacts.measured import Calibration, Comparison, Verification
@@ -21,6 +19,9 @@ def render_markdown(template: str, **values: object) -> str:
     `template` is the name of the file, `values` are the variables of the template. **Raises** an
     error of jinja2 if the template uses a variable that `values` lacks.
     """
+    # jinja2 is imported only where a card is written.
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
     data = files("zoo") / "data"
     environment = Environment(
         loader=FunctionLoader(lambda name: (data / name).read_text(encoding="utf-8")),

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 import converter
 from zoo.common.errors import BadRequest
-from zoo.common.runtime import session
 from zoo.export.quantise.products import Floats, find_products
 
 FLIPS = (np.s_[..., ::-1, :], np.s_[..., ::-1, ::-1])
@@ -125,6 +124,8 @@ def _measure_statistics(
     graph.outputs.extend(
         value for item, mean in zip(ends, mean_values, strict=True) for value in (*item, mean)
     )
+    from zoo.common.runtime import session
+
     runner = session(model)
     runs = [[*converter.run(runner, inputs).values()] for inputs in batches]
     ranges = {}
