@@ -175,7 +175,8 @@ def _pair_axes(
     """Yield every assignment of coordinate axes to the image axes in ``order``, as a list of pairs.
 
     An axis of the image in ``shared`` is paired with a coordinate axis of the same size that is not
-    in ``used_axes``. Any other axis is paired with None.
+    in ``used_axes``. Any other axis is paired with None. An axis of size one is paired with both in
+    turn, because a gather does not tell whether the coordinates share it.
     """
     if not order:
         yield []
@@ -186,7 +187,11 @@ def _pair_axes(
         for i, d in enumerate(coordinate_shape)
         if i not in used_axes and dims.is_same_dim(d, shape[image])
     ]
-    for axis in candidates if image in shared else [None]:
+    has_size_one = dims.is_same_dim(shape[image], 1)
+    paired: list[int | None] = [*candidates] if image in shared or has_size_one else []
+    if image not in shared or has_size_one:
+        paired.append(None)
+    for axis in paired:
         used = used_axes if axis is None else (*used_axes, axis)
         for pairs in _pair_axes(shape, coordinate_shape, other_axes, shared, used):
             yield [(image, axis), *pairs]
