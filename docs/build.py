@@ -103,8 +103,8 @@ def command_line_page() -> str:
 
 def passes_page() -> str:
     """Return the page of the passes of a conversion."""
-    (most,) = {row.most for row in PASSES if not isinstance(row, Pass)}
-    return PASSES_HEAD.format(most=most) + "".join(passes_rows())
+    (limit,) = {row.max_repetitions for row in PASSES if not isinstance(row, Pass)}
+    return PASSES_HEAD.format(most=limit) + "".join(passes_rows())
 
 
 def passes_rows() -> Iterator[str]:
