@@ -144,9 +144,7 @@ class Inliner:
             self.dropped.add(name)
             return inputs[: len(eqn.outvars)]
         if all(v.aval.dtype == jax.dtypes.float0 for v in eqn.outvars) and eqn.outvars:
-            # The tangent of an integer has the dtype float0, which has no values.
-            shapes = [as_shape(v.aval.shape) for v in eqn.outvars]
-            return [node_appender(nodes).broadcast(const(False), shape, ()) for shape in shapes]
+            return _float0_tangents(eqn, nodes)
         if name == "cond" and inputs[0].kind == "const":
             # The constant is usually the index of the platform.
             # An index that is out of range is clamped.
@@ -258,6 +256,15 @@ def _effect_error(name: str, sources: tuple[Any, ...]) -> UnsupportedError:
 def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
     """Return the shapes and dtypes that variables of a jaxpr have in the graph."""
     return [graph_type(v.aval) for v in variables]
+
+
+def _float0_tangents(eqn: Any, nodes: list[Node]) -> list[Value]:
+    """Append constants of False for the outputs of an equation, which have the dtype float0.
+
+    The tangent of an integer has this dtype. It has no values, and ONNX has no such dtype.
+    """
+    shapes = [as_shape(v.aval.shape) for v in eqn.outvars]
+    return [node_appender(nodes).broadcast(const(False), shape, ()) for shape in shapes]
 
 
 def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
