@@ -94,6 +94,18 @@ def check_free(path: Path, force: bool = False, advice: str = "") -> None:
         raise BadOutput(f"{path} exists already: {advice}.")
 
 
+def check_output_path(target: Path, force: bool) -> None:
+    """Check that an ONNX file can be written to the path `target`, with its manifest and sidecar
+    beside it.
+
+    **Raises** `BadOutput` if one of the three paths is a folder, or exists and `force` is false.
+    """
+    for path in (target, manifest_path(target), sidecar_path(target)):
+        if path.is_dir():
+            raise BadOutput(f"{path} is a folder: name another place with {parameter('out')}.")
+        check_free(path, force)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file in UTF-8. Lines end in a line feed on every operating system."""
     path.write_text(text, encoding="utf-8", newline="\n")

@@ -13,6 +13,7 @@ from zoo.artifacts.read import to_text
 from zoo.artifacts.schema import File, Manifest
 from zoo.common.errors import FAILED_CHECK, WRONG_USE
 from zoo.common.staging import (
+    check_output_path,
     locked_output,
     manifest_path,
     replace_export,
@@ -21,7 +22,7 @@ from zoo.common.staging import (
 )
 from zoo.export.describe import describe_shared
 from zoo.export.make import ExportedFile, open_production
-from zoo.export.request import Plan, check_output_path
+from zoo.export.request import Plan
 from zoo.export.subject import Subject
 
 

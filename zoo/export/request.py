@@ -12,9 +12,9 @@ from weights.parameters import parameter
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
 from zoo.checkpoints.source import WeightsChoice, resolve_weights
-from zoo.common.errors import BadOutput, BadRequest
+from zoo.common.errors import BadRequest
 from zoo.common.options import FORCE, OFFLINE, SIZE, out_folder_option
-from zoo.common.staging import NAME, check_free, manifest_path, sidecar_path
+from zoo.common.staging import NAME, check_output_path
 from zoo.export import export_options as cli_options
 from zoo.export.precisions import PRECISIONS
 from zoo.images.picture_folder import PictureFolder, read_picture_folder
@@ -451,15 +451,3 @@ def choose_paths(
     suffixes = [part for part in values if part not in defaults]
     names = {opset: "-".join((name, f"opset{opset}", *suffixes)) for opset in opsets}
     return out or Path(), {opset: f"{stem}.onnx" for opset, stem in names.items()}
-
-
-def check_output_path(target: Path, force: bool) -> None:
-    """Check that an ONNX file can be written to the path `target`, with its manifest and sidecar
-    beside it.
-
-    **Raises** `BadOutput` if one of the three paths is a folder, or exists and `force` is false.
-    """
-    for path in (target, manifest_path(target), sidecar_path(target)):
-        if path.is_dir():
-            raise BadOutput(f"{path} is a folder: name another place with {parameter('out')}.")
-        check_free(path, force)
