@@ -92,9 +92,13 @@ SPELLINGS_OF_ACTIVATIONS = (
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _clip_to_unit((x + 3) / 6)),
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _clip_to_unit(x * (1 / 6) + 0.5)),
     Spelling(ops.hard_sigmoid, ops.min, lambda x, alpha, beta: _clip_to_unit(x * alpha + beta)),
-    Spelling(ops.clip, ops.min, lambda x, low, high: lax.min(lax.max(x, low), high), _are_ordered),
-    Spelling(ops.clip, ops.min, lambda x, low, high: lax.max(lax.min(x, high), low), _are_ordered),
-    Spelling(ops.clip, ops.select_n, _clip_by_choice, _are_ordered),
+    Spelling(
+        ops.clip, ops.min, lambda x, low, high: lax.min(lax.max(x, low), high), _are_ordered, ""
+    ),
+    Spelling(
+        ops.clip, ops.min, lambda x, low, high: lax.max(lax.min(x, high), low), _are_ordered, ""
+    ),
+    Spelling(ops.clip, ops.select_n, _clip_by_choice, _are_ordered, ""),
     Spelling(ops.hard_sigmoid, ops.min, _hard_sigmoid),
     Spelling(ops.hard_sigmoid, ops.min, lambda x: _relu6(x + 3) * (1 / 6)),
     Spelling(ops.hard_swish, ops.min, lambda x: x * _hard_sigmoid(x)),
@@ -121,7 +125,11 @@ SPELLINGS_OF_ACTIVATIONS = (
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x > 0, x, slope * x)),
     Spelling(
-        ops.leaky_relu, ops.max, lambda x, slope: jnp.maximum(x, slope * x), _is_between_0_and_1
+        ops.leaky_relu,
+        ops.max,
+        lambda x, slope: jnp.maximum(x, slope * x),
+        _is_between_0_and_1,
+        "for one slope between 0 and 1",
     ),
     Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x < 0, slope * x, x)),
     Spelling(
@@ -145,6 +153,7 @@ SPELLINGS_OF_ACTIVATIONS = (
         ops.expm1,
         lambda x, alpha: jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha),
         _is_curved,
+        "for alpha between 1/16 and 16 in absolute value",
     ),
 )
 """A spelling that contains another one comes after it."""

@@ -5,7 +5,7 @@ Then the two graphs are compared node by node. Equality of the graphs is the pro
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
@@ -15,9 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from converter.frontend.trace import source_line
+from converter.fuse.dependence import is_weight
 from converter.fuse.magnitudes import is_moderate, record_magnitude_fact
 from converter.fuse.match import (
     MatchContext,
+    NearMiss,
     Recogniser,
     operands,
     peeled_view,
@@ -28,13 +31,15 @@ from converter.fuse.patterns import pattern_graph
 from converter.fuse.product_terms import EQUAL
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, view_of
+from converter.ir.dtypes import is_float
 from converter.ir.evaluation import bound_array
 from converter.ir.moves import emit_view
 from converter.ir.op import Op
 from converter.ir.origins import ancestors
-from converter.ir.rewrite import Editor, Rule, sweep
+from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.ir.scalars import scalar
 from converter.opsets import OLDEST_OPSET
+from converter.targets.schemas import operator_name
 
 Arguments: TypeAlias = dict[str, View]
 """The arguments of a spelling in the user's graph, by name."""
@@ -61,6 +66,8 @@ class Spelling:
     - `accepts`: returns True for numbers that the arguments other than ``x`` may have. In the
       user's function they are numbers, which become parameters of the operation. An argument called
       ``slope`` may also be an array, which becomes an operand.
+    - `condition`: text about ``accepts`` for the report, such as "for slopes between 0 and 1". If
+      it is empty, refused numbers are not reported.
     - `since`: the first opset with the operator.
     - `negative`: whether the operator has these numbers with the opposite sign.
     """
@@ -69,18 +76,60 @@ class Spelling:
     sign: Op | None
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = _are_moderate
+    condition: str = "for numbers of at most 2**20 in absolute value"
     since: int = OLDEST_OPSET
     negative: bool = False
 
 
-def recognise_spellings(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
+def recognise_spellings(
+    graph: Graph,
+    table: Sequence[Spelling],
+    opset: int,
+    near_misses: list[NearMiss],
+    dtypes: Collection[str] = DTYPES,
+) -> bool:
     """Replace all computations in a graph that are written like a spelling, in place.
 
-    Spellings whose operator does not exist in ``opset`` are omitted. Return True if anything was
-    replaced.
+    Spellings whose operator does not exist in ``opset`` are omitted. Computations whose dtype is
+    not one of ``dtypes`` are left as they are. Return True if anything was replaced.
+
+    ``near_misses`` gets a near miss for each computation that is a formula of the table with
+    numbers that the spelling does not accept.
     """
     spellings = spellings_in(graph, [s for s in table if s.since <= opset])
-    return bool(spellings) and sweep(graph, _rules(spellings))
+    if not spellings:
+        return False
+    refused: list[NearMiss] = []
+    changed = sweep(graph, _rules(spellings, refused, dtypes))
+    if refused:
+        drop_dead(graph)
+    remaining = {id(node) for node in graph.walk()}
+    by_node = {id(miss.node): miss for miss in refused if id(miss.node) in remaining}
+    near_misses += by_node.values()
+    return changed
+
+
+def report_other_dtypes(
+    graph: Graph, table: Sequence[Spelling], opset: int, near_misses: list[NearMiss]
+) -> None:
+    """Add a near miss for each computation that is a spelling in a dtype that is not fused.
+
+    They are found by fusing them in a copy of the graph. ``opset`` is as in `recognise_spellings`.
+    Spellings without a `condition` are not reported.
+    """
+    floats = {node.out.dtype for node in graph.walk() if is_float(node.outputs[0].dtype)}
+    dtypes = {dtype.name for dtype in floats} - {*DTYPES}
+    if not (dtypes and spellings_in(graph, table)):
+        return
+    trial = graph.clone()
+    recognise_spellings(trial, table, opset, [], dtypes)
+    drop_dead(trial)
+    reported_ops = {spelling.op for spelling in table if spelling.condition}
+    for node in trial.walk():
+        if node.op in reported_ops:
+            name, dtype = operator_name(node.op), node.out.dtype.name
+            reason = f"the dtype is {dtype}, and {name} is used only for float32 and float16"
+            near_misses.append(NearMiss(name, reason, source_line(node)))
 
 
 def spellings_in(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
@@ -96,12 +145,15 @@ def operations_of(spelling: Spelling) -> frozenset[Op]:
     return frozenset(v.node.op for v in ancestors(_pattern((spelling,)).base) if v.node is not None)
 
 
-def _rules(table: tuple[Spelling, ...]) -> dict[Op, Rule]:
+def _rules(
+    table: tuple[Spelling, ...], near_misses: list[NearMiss], dtypes: Collection[str] = DTYPES
+) -> dict[Op, Rule]:
     """Return the recognisers of all spellings as rules by operation.
 
     The formula of each spelling may contain earlier spellings of the table as operations.
     """
-    return recogniser_rules([_recogniser(table[: i + 1]) for i in range(len(table))], [])
+    recognisers = [_recogniser(table[: i + 1], dtypes) for i in range(len(table))]
+    return recogniser_rules(recognisers, near_misses)
 
 
 @cache
@@ -116,26 +168,33 @@ def _pattern(table: tuple[Spelling, ...]) -> View:
     graph = pattern_graph(spelling.formula, specs)
     for value, name in zip(graph.inputs, names, strict=True):
         value.name = name
-    sweep(graph, _rules(tuple(previous_spellings)))
+    sweep(graph, _rules(tuple(previous_spellings), []))
     return peeled_view(graph.outputs[0])
 
 
-def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
-    """Return the recogniser of the last spelling of a table.
+def _recogniser(table: tuple[Spelling, ...], dtypes: Collection[str]) -> Recogniser:
+    """Return the recogniser of the last spelling of a table, for computations in these dtypes.
 
     Its formula may contain the earlier spellings of the table as operations.
     """
     spelling, pattern = table[-1], _pattern(table)
 
-    def match(node: Node, context: MatchContext) -> Arguments | None:
-        if node.out.dtype.name not in DTYPES:
+    def match(node: Node, context: MatchContext) -> Arguments | str | None:
+        if node.out.dtype.name not in dtypes:
             return None
         arguments = _unify(pattern, view_of(node.out), {})
         if arguments is None or not arguments["x"].has_no_repeated_axes(node.out.shape):
             return None
-        arrays = (bound_array(a.base, context.memo) for a in _arrays(arguments).values())
-        are_moderate = all(a is not None and is_moderate(a, allow_zero=True) for a in arrays)
-        return arguments if are_moderate and spelling.accepts(**_numbers(arguments)) else None
+        arrays = _arrays(arguments)
+        bound_arrays = [bound_array(view.base, context.memo) for view in arrays.values()]
+        if any(array is None for array in bound_arrays):
+            is_open = all(is_weight(view.base) for view in arrays.values())
+            name = ", ".join(arrays)
+            return f"{name} is made from a parameter that has no value yet" if is_open else None
+        are_moderate = all(is_moderate(np.asarray(a), allow_zero=True) for a in bound_arrays)
+        if are_moderate and spelling.accepts(**_numbers(arguments)):
+            return arguments
+        return _describe_refusal(spelling, arguments)
 
     def emit(node: Node, arguments: Arguments, editor: Editor) -> Value:
         shape, dtype = node.out.shape, node.out.dtype
@@ -152,7 +211,18 @@ def _recogniser(table: tuple[Spelling, ...]) -> Recogniser:
             )
         return editor.add(spelling.op, inputs, shape, dtype, params)
 
-    return recogniser_from(spelling.op.name, (pattern.node().op,), match, emit)
+    return recogniser_from(operator_name(spelling.op), (pattern.node().op,), match, emit)
+
+
+def _describe_refusal(spelling: Spelling, arguments: Arguments) -> str | None:
+    """Return the reason why a spelling does not accept its arguments, or None if it is not
+    reported."""
+    values = [
+        f"{name} is {'an array' if number is None else f'{number:g}'}"
+        for name, number in _numbers(arguments).items()
+    ]
+    name, condition = operator_name(spelling.op), spelling.condition
+    return f"{' and '.join(values)}, and {name} is used only {condition}" if condition else None
 
 
 def _arrays(arguments: Arguments) -> dict[str, View]:

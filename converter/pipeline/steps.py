@@ -174,7 +174,9 @@ def apply_user_recognisers(graph: Graph, settings: PassSettings) -> bool:
     Recognisers that are formulas come first. Those that are functions see their results.
     """
     formulas = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
-    changed = spelling.recognise_spellings(graph, formulas, settings.version)
+    near_misses = settings.near_misses
+    changed = spelling.recognise_spellings(graph, formulas, settings.version, near_misses)
+    spelling.report_other_dtypes(graph, formulas, settings.version, near_misses)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
         if entry.since <= settings.version and not entry.calls:
             changed |= recogniser_pass(**{entry.name: entry.recogniser})(graph, settings)
@@ -193,7 +195,9 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
         if spelling.op not in avoided and settings.fuses(spelling.op.structure)
     ]
     _note_newer_activations(graph, table, settings)
-    renamed = spelling.recognise_spellings(graph, table, settings.version)
+    near_misses = settings.near_misses
+    renamed = spelling.recognise_spellings(graph, table, settings.version, near_misses)
+    spelling.report_other_dtypes(graph, table, settings.version, near_misses)
     uses_softplus = settings.fuses(ops.softplus.structure) and settings.takes(
         "Softplus", np.float32
     )
@@ -211,7 +215,7 @@ def _note_newer_activations(
     for opset in sorted({s.since for s in table if s.since > settings.version}):
         newer = [s for s in table if s.since == opset]
         trial = graph.clone() if spelling.spellings_in(graph, newer) else graph
-        if trial is not graph and spelling.recognise_spellings(trial, table, opset):
+        if trial is not graph and spelling.recognise_spellings(trial, table, opset, []):
             for op in {s.op for s in newer}:
                 settings.count_newer(opset, operator_name(op), trial.count(op))
 

@@ -112,7 +112,7 @@ def spelled(table: Sequence[Spelling], index: int) -> Case:
         reference = graph.clone()
         for changed, count in ((reference, index), (graph, index + 1)):
             if count:
-                recognise_spellings(changed, table[:count], 26)
+                recognise_spellings(changed, table[:count], 26, [])
         return graph.count(spelling.op) > reference.count(spelling.op)
 
     return Case(draw, apply, prepare=[canonicalize], units=16, enough=6 if names else 0)

@@ -3,6 +3,7 @@
 The inputs include NaN, infinities, both zeros and the ends of the ranges of the formulas.
 """
 
+import re
 from importlib.metadata import version
 
 import equinox as eqx
@@ -98,6 +99,60 @@ def test_celu_is_written_where_its_formula_is_precise(alpha, celu_count):
     """
     fn = lambda x: jax.nn.celu(x, alpha)  # noqa: E731
     assert ops(converter.to_onnx(fn, [X])).count("Celu") == celu_count
+
+
+@pytest.mark.parametrize(
+    ("op", "fn", "reason"),
+    [
+        ("Celu", lambda x: jax.nn.celu(x, 20.0), "alpha is 20, and Celu is used only for alpha"),
+        ("Elu", lambda x: jax.nn.elu(x, 1e9), r"alpha is 1e\+09, and Elu is used only for numbers"),
+        (
+            "LeakyRelu",
+            lambda x: jnp.maximum(x, 2 * x),
+            "slope is 2, and LeakyRelu is used only for one slope between 0 and 1",
+        ),
+        (
+            "LeakyRelu",
+            lambda x: jnp.where(x < 0, SLOPES * 1e9 * x, x),
+            "slope is an array, and LeakyRelu is used only for numbers",
+        ),
+    ],
+)
+def test_refused_numbers_are_a_near_miss(op, fn, reason):
+    report = converter.to_onnx(fn, [X]).report
+    (miss,) = report.near_misses
+    assert miss.pattern == op and re.match(reason, miss.reason)
+    assert "test_activations.py" in miss.line and not report.fused
+
+
+def test_slopes_without_a_value_are_a_near_miss():
+    model = jax.eval_shape(lambda: eqx.nn.PReLU(SLOPES))
+    (miss,) = converter.to_onnx(model, [X]).report.near_misses
+    assert str(miss) == "LeakyRelu: slope is made from a parameter that has no value yet"
+
+
+def test_products_with_computed_slopes_are_no_near_miss():
+    """A product with a value that is computed from the input is not an activation."""
+    for fn in (lambda x: jnp.where(x < 0, x.mean(-1, keepdims=True) * x, x), jax.nn.relu):
+        assert converter.to_onnx(fn, [X]).report.near_misses == []
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@pytest.mark.parametrize("op", [op for op in SPELLINGS if op not in ("Clip", "PRelu")])
+def test_activations_in_other_dtypes_are_near_misses(op, dtype):
+    fn = SPELLINGS[op][0]
+    with jax.enable_x64(True):
+        spec = jax.ShapeDtypeStruct(X.shape, dtype)
+        report = converter.to_onnx(lambda x: fn(x), [spec], opset=24).report
+    (miss,) = report.near_misses
+    assert miss.pattern == op and "test_activations.py" in miss.line
+    assert miss.reason == f"the dtype is {dtype}, and {op} is used only for float32 and float16"
+
+
+def test_activations_of_newer_opsets_are_no_near_misses():
+    """An activation without an operator at the opset is not reported, whatever its dtype."""
+    spec = jax.ShapeDtypeStruct(X.shape, "bfloat16")
+    assert converter.to_onnx(lambda x: jax.nn.silu(x), [spec], opset=23).report.near_misses == []
 
 
 NEEDS_PRELU_OF_INFINITY = pytest.mark.skipif(
