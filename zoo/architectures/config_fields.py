@@ -57,7 +57,8 @@ class Key:
     - `name`: the name in the file.
     - `read`: converts the value in the file to the value of the field. It returns None if the
       file's value does not determine the field, and raises `ValueError` if the value is not valid.
-      None takes a value as it is, if it has the type of the field's default.
+      None takes a value as it is; a value of another type than the field's current one is not
+      valid.
     - `write`: converts the value of the field to the value in the file. None writes the value as it
       is.
     - `library_default`: the value that the library uses if its file does not state one. None keeps

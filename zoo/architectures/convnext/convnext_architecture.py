@@ -39,8 +39,8 @@ def _complete(config: ConvNeXtConfig, facts: CheckpointFacts) -> ConvNeXtConfig:
     scores that fit its classes.
 
     `layer_norm_eps` is the epsilon of all norms of `DINOv3ConvNextModel`. In transformers' other
-    classes it is the epsilon of the norm after the last stage only. If settings do not state it,
-    all norms have `config.norm_eps`.
+    classes it is the epsilon of the norm after the last stage only. If there are settings that do
+    not state it, all norms have `config.norm_eps`.
     """
     result = with_settings(config, facts.settings)
     result = replace(result, scores=facts.choose_scores(config.classes))

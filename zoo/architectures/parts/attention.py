@@ -194,7 +194,7 @@ def make_rotation(
 Queries: TypeAlias = Float[Array, "heads queries head_dim"]
 Keys: TypeAlias = Float[Array, "heads keys head_dim"]
 Mask: TypeAlias = Bool[Array, "#queries keys"]
-"""Mask of the keys that each query may attend to. Every query needs at least one."""
+"""Mask that is True for the keys that each query may attend to. A single row is for all queries."""
 
 
 class Attention(eqx.Module):
