@@ -116,9 +116,10 @@ class ClassifierHead(Generic[C]):
     - `from_network`: returns the configuration that a network in memory has. The network may differ
       from its first configuration, because a user may have removed its head or some of its blocks.
     - `describe_input`: returns a description of the vector that the classifier gets.
-    - `custom_inputs`: returns the vectors that a custom head may get, if tensor shapes do not
-      distinguish them. They are descriptions by the value of `global_pool`. The dictionary is empty
-      if only one vector is possible; None means that no possible vector is known.
+    - `custom_inputs`: returns a dictionary of the vectors that a custom head may get and that
+      tensor shapes do not distinguish. Its keys are values of the setting `global_pool`, and its
+      values are descriptions. It is empty if only one vector is possible. None means that no
+      possible vector is known.
     """
 
     with_classes: Callable[[C, Shape | None], C]
@@ -133,8 +134,9 @@ class LibraryOptions(Generic[C]):
 
     - `readers`: functions by the name of an option. A function looks up in tensor shapes whether a
       checkpoint has this optional feature, and returns the configuration with or without it.
-    - `find_unsupported`: a function of the name of timm's architecture. It returns an option in
-      that name which no network of the zoo supports; empty if there is none.
+    - `find_unsupported`: a function of the name of timm's architecture. It returns an argument of
+      timm's model class, such as `norm_layer`, that this architecture uses and that no network of
+      the zoo supports; empty if there is none.
     """
 
     readers: Mapping[str, Callable[[C, Shapes], C]] = field(default_factory=dict)

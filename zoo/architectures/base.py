@@ -83,7 +83,7 @@ class Network(eqx.Module):
     @property
     def stride(self) -> int:
         """Side, in pixels, of the square of the picture that one patch or one pixel of an output
-        map covers; 1 for texts."""
+        map covers. It is 1 unless a subclass defines it, as for texts."""
         return 1
 
     @property
@@ -103,10 +103,10 @@ class Network(eqx.Module):
         raise NotImplementedError
 
     def compute(self, request: FeatureRequest, *inputs: Shaped[Array, "..."]) -> Returned:
-        """Return the outputs for one example.
+        """Return the outputs for one example: the result of a call with `inputs`.
 
-        `inputs` are arrays without a batch axis. This base class ignores `request`; networks that
-        can return features inside override the method.
+        `inputs` are arrays without a batch axis. This base class ignores `request`. Networks that
+        can return states of layers or attention weights override the method.
         """
         return self(*inputs)
 

@@ -59,7 +59,8 @@ def batched(
     as_maps: bool = False,
     outputs: Sequence[str] = (),
 ) -> Any:
-    """Compute a network on a batch, and return its outputs by their names in the exported file.
+    """Compute a network on a batch, and return a dictionary of its outputs by their names in the
+    exported file, as `by_name` does.
 
     This is the function that is exported.
 
@@ -70,8 +71,9 @@ def batched(
     - `inputs`: batches of the arrays that the network takes, such as pictures `[batch, 3, H, W]`,
       and texts and their masks `[batch, tokens]`.
     - `layers`, `as_maps`: as in `FeatureRequest`.
-    - `outputs`: names out of `output_choices`; by default the outputs that the network returns
-      without a request.
+    - `outputs`: names out of `output_choices`. Attention weights are computed only if any names are
+      given. Empty for the outputs that the network returns without attention weights. Requested
+      hidden states are always returned.
     """
     if not isinstance(model, Network):
         return jax.vmap(lambda *arrays: model(*arrays))(*inputs)
@@ -83,8 +85,9 @@ def output_choices(config: Config, layers: Sequence[int] = ()) -> list[str]:
     """Return the names of all outputs that a network can return, such as `last_hidden_state` and
     `attentions`.
 
-    `layers` are the numbers of the layers whose states are requested. The network is evaluated
-    abstractly, without parameters.
+    They are names of fields of the network's result, without the numbers of layers that names in a
+    file have. `layers` are the numbers of the layers whose states are requested; without any,
+    `hidden_states` is left out. The network is evaluated abstractly, without parameters.
     """
 
     def run(model: Network, *inputs: Shaped[Array, "..."]) -> Returned:
@@ -119,16 +122,18 @@ SMALL_TEXT_TOKENS = 8
 
 def find_networks(model: object) -> list[Network]:
     """Return the networks in a module, in tree order: the module itself if it is a network,
-    otherwise all networks that it contains."""
+    otherwise the outermost networks that it contains. Networks inside of a network are left out.
+    """
     parts = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, Network))
     return [part for part in parts if isinstance(part, Network)]
 
 
 def count_parameters(model: object) -> int:
-    """Return the number of parameters that training adjusts.
+    """Return the number of parameters of a module: the sum of the sizes of all array leaves, except
+    those of rotary positions.
 
-    It is the sum of the sizes of all array leaves, except those of rotary positions. Leaves may be
-    arrays or `jax.ShapeDtypeStruct`s.
+    The statistics of batch norms are counted too. Leaves may be arrays of JAX or
+    `jax.ShapeDtypeStruct`s; arrays of NumPy are not counted.
     """
     leaves = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, RoPE))
     return sum(leaf.size for leaf in leaves if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct))

@@ -57,7 +57,8 @@ class Key:
     - `name`: the name in the file.
     - `read`: converts the value in the file to the value of the field. It returns None if the
       file's value does not determine the field, and raises `ValueError` if the value is not valid.
-      None takes a value as it is, if it has the type of the field's default.
+      None takes a value as it is; a value of another type than the field's current one is not
+      valid.
     - `write`: converts the value of the field to the value in the file. None writes the value as it
       is.
     - `library_default`: the value that the library uses if its file does not state one. None keeps
@@ -104,7 +105,7 @@ class FieldFacts:
     @property
     def is_in_settings(self) -> bool:
         """Whether the field is read from settings. That is so for every `setting`, and for a
-        `detail` without a leaf."""
+        `detail` without a leaf. All other fields are only written to settings."""
         return self.role == "setting" or (self.role == "detail" and self.leaf is None)
 
     def measure(self, config: Configuration, shapes: Shapes) -> Any:
@@ -125,7 +126,8 @@ class FieldFacts:
 
         **Arguments:**
 
-        - `config`: the configuration of the registry's row. Only functions use it.
+        - `config`: the configuration that has the field, with the values of the registry's row.
+          Only functions use it.
         - `shapes`: the shapes of the checkpoint's leaves.
         """
         if callable(self.leaf):
@@ -225,11 +227,12 @@ def size(
       required.
     - `divisor`, `subtract`: the value is `length // divisor - subtract`.
     - `hf`, `timm`, `equimo`: the name of the field in transformers' config.json, among timm's
-      arguments, and in Equimo's settings. None if the library has no such setting.
+      arguments, and in Equimo's settings. None if the library has no such setting. A `size` is
+      written under these names, but never read from settings.
     - `minimum`, `maximum`: bounds of integers. A checkpoint outside the bounds is of another
       network.
-    - `compare_by`: a function of the configuration. Its result is compared, instead of the value,
-      where networks are compared without sizes.
+    - `compare_by`: a function of the configuration. Its result is compared where networks are
+      compared without the values of such fields (see `comparison_key`).
 
     **Returns** a dataclass field.
     """
@@ -299,8 +302,10 @@ def detail(
 
     **Arguments:**
 
+    - `leaf`: as for `size`; the shapes then determine the field, and settings are not read. None if
+      shapes do not determine it.
     - `read_values`: a function that gets the arrays of leaves by path and returns the value of the
-      field; None if the values do not determine it.
+      field. None if the numbers in arrays do not determine the field.
     - `optional_leaf`: the path of a leaf that a network has only if the field is true; empty if
       there is no such leaf.
 
@@ -379,8 +384,8 @@ class DeclaredField:
 
 
 def declared_fields(config: Configuration) -> Iterator[DeclaredField]:
-    """Yield the fields of a configuration, each with its facts and its value. Fields of nested
-    configurations are not yielded."""
+    """Yield the fields of a configuration in order, each with its facts and its value. A nested
+    configuration is yielded as one field; its own fields are not."""
     for field in fields(cast(Any, config)):
         yield DeclaredField(field.name, field.metadata.get(FACTS), getattr(config, field.name))
 
@@ -419,9 +424,10 @@ def with_parts(config: C, change: Callable[[Any], Any]) -> C:
 def with_sizes(config: C, shapes: Shapes) -> C | None:
     """Return the configuration with the sizes of a checkpoint, whose leaves have these shapes.
 
-    Nested configurations of parts get their sizes too. Fields that no leaf determines keep their
-    values, and so do nested networks. Return None if a size is not within its bounds: the
-    checkpoint lacks a leaf, or is of another network.
+    Every field that is declared with a `leaf` is read, also if it is a setting or a detail. Nested
+    configurations of parts get their sizes too, from leaves whose paths begin at the network.
+    Fields without a `leaf` keep their values, and so do nested networks. Return None if a value is
+    not within its bounds: the checkpoint lacks a leaf, or is of another network.
     """
     sizes: dict[str, object] = {}
     for field in declared_fields(config):
@@ -442,7 +448,8 @@ def has_top_level_sizes(config: Configuration, shapes: Shapes) -> bool:
     """Return True if a checkpoint, whose leaves have these shapes, has the sizes of this
     configuration.
 
-    Only sizes that single leaves determine are compared. The check builds no network. Nested
+    Only fields that are declared with `size` are compared, also those of nested parts. Sizes that a
+    function reads from several leaves are not compared. The check builds no network. Nested
     networks are not checked.
     """
     return all(
@@ -456,8 +463,9 @@ def has_top_level_sizes(config: Configuration, shapes: Shapes) -> bool:
 
 
 def absent_top_level_leaves(config: Configuration) -> set[str]:
-    """Return the paths of optional leaves that a network does not have: those of details that are
-    false or zero, such as a mask token. Leaves of nested networks are left out."""
+    """Return the paths of optional leaves that a network does not have: the `optional_leaf` of each
+    detail whose value is false, such as `mask_token`. Leaves of nested configurations are left out.
+    """
     return {
         field.facts.optional_leaf
         for field in declared_fields(config)
@@ -483,9 +491,10 @@ def comparison_key(config: Configuration, ignored_roles: Collection[str]) -> tup
     """Return the values of a configuration's fields as a tuple, by which two configurations are
     compared.
 
-    Fields whose role is in `ignored_roles` are left out. If such a field was declared with
-    `compare_by`, the result of that function takes its place. The class of the configuration is the
-    first entry.
+    The class of the configuration is the first entry. Fields whose role is in `ignored_roles` are
+    left out. If such a field was declared with `compare_by`, the result of that function takes its
+    place. A nested configuration, of a part or a network, is replaced by its own comparison key
+    with the same ignored roles.
     """
     values: list[object] = [type(config)]
     for field in declared_fields(config):
@@ -500,18 +509,20 @@ def comparison_key(config: Configuration, ignored_roles: Collection[str]) -> tup
 
 def have_same_sizes(first: Configuration, second: Configuration) -> bool:
     """Return True if two configurations have the same class and equal fields. Fields that are
-    declared with `detail` may differ."""
+    declared with `detail` may differ, but the results of their `compare_by` must be equal."""
     return comparison_key(first, ("detail",)) == comparison_key(second, ("detail",))
 
 
 def have_same_architecture(first: Configuration, second: Configuration) -> bool:
     """Return True if two configurations have the same class and equal fields. Fields that are
-    declared with `size`, `setting` or `detail` may differ."""
+    declared with `size`, `setting` or `detail` may differ, but the results of their `compare_by`
+    must be equal."""
     return comparison_key(first, get_args(Role)) == comparison_key(second, get_args(Role))
 
 
 def parse_integers(value: Any) -> tuple[int, ...]:
-    """Return a list of integers as a tuple. **Raises** `TypeError` for any other value."""
+    """Return a list or tuple of integers as a tuple. **Raises** `TypeError` for any other value,
+    also if an entry is a boolean."""
     if not isinstance(value, list | tuple) or any(type(number) is not int for number in value):
         raise TypeError
     return tuple(value)

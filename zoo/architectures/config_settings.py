@@ -49,9 +49,11 @@ def settings_section(config: NetworkConfig, settings: Settings) -> Settings:
 def with_settings(config: N, settings: Settings | None) -> N:
     """Return the configuration with the fields that a settings file states.
 
-    A field that the file does not state gets the library's default, or else keeps its value. The
-    configuration is returned unchanged if `settings` is None, or if the file lacks the setting that
-    every file of such a network has (`config.required_setting`).
+    Only fields with `FieldFacts.is_in_settings` are read, from the section that describes the
+    network. A field that the section does not state gets the library's default, or else keeps its
+    value. Nested networks are not changed. The configuration is returned unchanged if `settings` is
+    None, or if the full file lacks the setting that every file of such a network has
+    (`config.required_setting`).
 
     **Raises** `MappingError` for a value that the field cannot have.
     """
@@ -74,10 +76,11 @@ def _read_fields(config: C, settings: Settings) -> C:
 
 
 def read_field(facts: FieldFacts, default: Any, settings: Settings) -> Any:
-    """Return the value of a field that a settings file states.
+    """Return the value of a field that a settings file states, under its name in transformers or
+    else in timm.
 
     If the file does not state it, or states a value that does not determine the field, return the
-    default of a library, or else `default`.
+    first `Key.library_default` that is not None, or else `default`.
 
     **Raises** `MappingError` for a value that the field cannot have.
     """
@@ -127,10 +130,10 @@ def _convert_setting(facts: FieldFacts, default: Any, key: Key, setting: Any) ->
 
 
 def _as_type_of(default: Any, setting: Any) -> Any:
-    """Return the setting as a value of the type of `default`.
+    """Return the setting if it has the type of `default`.
 
-    A list becomes a tuple of integers if the default is a tuple. An integer is accepted for a
-    float. **Raises** `TypeError` for any other type.
+    A list of integers becomes a tuple if the default is a tuple. If the default is a float, an
+    integer is returned as it is. **Raises** `TypeError` for any other type.
     """
     if isinstance(default, tuple) and isinstance(setting, list | tuple):
         return tuple(_as_type_of(0, entry) for entry in setting)
@@ -144,8 +147,9 @@ def describe_missing_fields(
 ) -> Iterator[str]:
     """Yield descriptions, for a message, of fields that neither tensors nor settings determine.
 
-    Only fields that are declared with `describe_missing` are looked at. A field is left out if the
-    settings state it, or if the configuration's value may be used for it.
+    Only fields that are declared with `describe_missing` are looked at, and not those of nested
+    configurations. A field is left out if the network's section of the settings states it, or if
+    the configuration's value may be used for it.
 
     **Arguments:**
 
@@ -169,7 +173,18 @@ def write_settings(
     config: Configuration, template: Template, library: str = TRANSFORMERS
 ) -> dict[str, Any]:
     """Return the settings of a network in the format of a library, by name, in the order of
-    `template`."""
+    `template`.
+
+    **Arguments:**
+
+    - `template`: the names of settings that fields have; dictionaries from other names to constants
+      or to functions of the configuration; and functions of the configuration that return several
+      settings. Fields that it does not name are left out. Of a name with dots, the result has the
+      last part.
+    - `library`: whose names the fields have: `TRANSFORMERS`, `TIMM` or `EQUIMO`.
+
+    **Raises** `KeyError` if no field has a name in `template`.
+    """
     values = values_to_write(config, library)
     settings: dict[str, Any] = {}
     for part in template:
@@ -185,10 +200,11 @@ def write_settings(
 
 
 def values_to_write(config: Configuration, library: str) -> dict[str, Any]:
-    """Return the values of a configuration's fields as a library's settings file has them, by their
-    names there.
+    """Return the values of a configuration's fields as a library's settings file has them, by the
+    full names of their keys, such as `vision_config.hidden_size`.
 
-    Fields of nested parts are included. Fields that the library does not have are left out.
+    Fields of nested parts are included, those of nested networks are not. Fields that the library
+    does not have are left out. Tuples become lists.
     """
     values: dict[str, Any] = {}
     for part in nested_configs(config):
@@ -203,7 +219,7 @@ def values_to_write(config: Configuration, library: str) -> dict[str, Any]:
 def names_in_settings(config: Configuration, library: str = TRANSFORMERS) -> Iterator[str]:
     """Yield the names of a configuration's fields in a library's settings file, without the names
     of sections (`hidden_size` for `vision_config.hidden_size`). Fields of nested parts and networks
-    are included."""
+    are included, also those that are only written."""
     for field in declared_fields(config):
         if isinstance(field.value, Configuration):
             yield from names_in_settings(field.value, library)

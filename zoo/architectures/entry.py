@@ -251,8 +251,8 @@ class ModelInfo:
     @property
     def as_unpublished(self) -> ModelInfo:
         """Copy of this row for a network of the same architecture in sizes that nobody has
-        published. It is named after the family. It has no files, results or aliases, and its terms
-        are unknown."""
+        published. It is named after the family. It has no files, digest, results or aliases, and
+        its terms are unknown. The other fields, also `config` and `parameters`, are unchanged."""
         without_files = replace(self, checkpoint="", archive="", repository="", hub=(), mirrors=())
         unnamed = replace(without_files, name=self.family, aliases=(), digest="", embedded=False)
         return replace(unnamed, reported=()).with_licence(Licence(UNSTATED, "", "", ""))
@@ -306,7 +306,8 @@ class ModelInfo:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of the model: ours, its publishers', and its repository on a hub."""
+        """All names of the model: `name`, then `aliases`, then the repository on a hub if there is
+        one."""
         return tuple(filter(None, (self.name, *self.aliases, self.repository)))
 
     @property
@@ -317,7 +318,8 @@ class ModelInfo:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of files by which this model is recognised: the authors' file and Equimo's."""
+        """Names of files by which this model is recognised: the authors' file, then Equimo's. A
+        file that does not exist is left out."""
         return tuple(filter(None, (self.checkpoint, self.archive)))
 
     @property
@@ -346,7 +348,7 @@ class ModelInfo:
 
     @property
     def namings(self) -> tuple[Naming, ...]:
-        """The namings in which its checkpoints are published."""
+        """The namings in which its checkpoints are published, in the order of `published`."""
         return tuple(row.naming for row in self.published)
 
     @cached_property
@@ -354,23 +356,24 @@ class ModelInfo:
         """All namings in which a checkpoint of this model can be read, each with the network that
         it contains.
 
-        They are the publishers' names in files, the publishers' names of networks in memory, and
-        the paths of the leaves of `config`.
+        They are, in this order: `published`; for each naming with `Naming.in_memory`, the names in
+        the publisher's module in memory; and the paths of the leaves of `config`.
         """
         pairs = ((row.naming.in_memory, row) for row in self.published)
         in_memory = (replace(row, naming=naming) for naming, row in pairs if naming)
         return (*self.published, *in_memory, PublishedNaming(LEAVES, self.config))
 
     def config_for(self, name: str) -> Config:
-        """Return the network of the checkpoints in the naming with this name. **Raises** `KeyError`
-        if the model has no checkpoints in it."""
+        """Return the configuration of the network of the checkpoints in the naming with this name:
+        the first in `readable_namings`. **Raises** `KeyError` if the model has no checkpoints in
+        it."""
         for row in self.readable_namings:
             if row.naming.name == name:
                 return row.config
         raise KeyError(f"{self.name} has no checkpoints in the names of {name}")
 
     def with_config(self, config: Config) -> ModelInfo:
-        """Return a copy of the entry with this configuration, for the entry itself and for each of
-        its published namings."""
+        """Return a copy of this row with this configuration, for the row itself and for each of its
+        published namings. The `library_config` of a naming is kept."""
         published = tuple(replace(row, config=config) for row in self.published)
         return replace(self, config=config, published=published)

@@ -145,12 +145,13 @@ class PictureInput(Input):
 
     @property
     def arrays(self) -> tuple[InputArray, ...]:
-        """The pixels."""
+        """`pixel_values`, and no other array."""
         return (PIXELS,)
 
     @property
     def open_sides(self) -> Mapping[str, str]:
-        """Multiples of the stride."""
+        """Height and width as multiples of the stride, such as `{"height": "14*h", "width":
+        "14*w"}`."""
         return {"height": f"{self.stride}*h", "width": f"{self.stride}*w"}
 
     def sides(self, size: Size) -> Mapping[str, int]:
@@ -171,7 +172,8 @@ class PictureInput(Input):
         )
 
     def resized(self, sides: Size, preprocessing: Preprocessing, size: Size) -> Size:
-        """Return the (height, width) to which a picture is resized before it is cropped or padded.
+        """Return the (height, width) to which a picture is resized before it is cropped or padded
+        to `size`.
 
         **Arguments:**
 
@@ -234,7 +236,8 @@ class TextInput(Input):
 
     @property
     def open_sides(self) -> Mapping[str, str]:
-        """The number of tokens."""
+        """The number of tokens as `"sequence_length"`. It is returned also if the length is
+        fixed."""
         return {"sequence_length": "sequence_length"}
 
     def sides(self, size: Size) -> Mapping[str, int]:
@@ -261,9 +264,10 @@ class TextInput(Input):
         return {name: encoded[name] for name in self.names}
 
     def sample(self, count: int, shorter: bool = False) -> Feeds:
-        """Return `count` texts of random tokens and several lengths, padded with zeros.
+        """Return the network's arrays for `count` texts of random tokens and several lengths,
+        padded with zeros to the largest number of tokens. They are the same in every call.
 
-        With `shorter`, a text has at most half the tokens, if the network takes texts of any
+        With `shorter`, the arrays have half as many tokens, if the network takes texts of any
         length.
         """
         tokens = self.tokens // (2 if shorter and self.any_length else 1)
@@ -313,7 +317,8 @@ class NetworkInputs:
 
 
 def find_kinds(inputs: Sequence[Input], names: Collection[str]) -> set[Kind]:
-    """Return the kinds of inputs that a file has: "picture", "text", or both.
+    """Return the kinds of inputs that a file has: "picture", "text", or both; empty if it has none
+    of these inputs. The input `image` of a file that contains the preprocessing is a picture.
 
     **Arguments:**
 
@@ -328,8 +333,9 @@ def read_feed_sides(inputs: Sequence[Input], feeds: Mapping[str, NDArray[Any]]) 
     """Return the batch size, as "batch", and the sizes of the open sides, by name, of the arrays
     `feeds` that a file is run on.
 
-    For a network that takes pictures and texts, the batch size is that of pictures. For a file that
-    contains the preprocessing, the sides are those of the picture in 8 bits.
+    The number of tokens of texts is "tokens". For a network that takes pictures and texts, the
+    batch size is that of pictures. For a file that contains the preprocessing, the sides are those
+    of the picture in 8 bits, and texts are ignored.
 
     **Arguments:**
 
@@ -345,8 +351,8 @@ def read_feed_sides(inputs: Sequence[Input], feeds: Mapping[str, NDArray[Any]]) 
 
 
 def batch_name(inputs: Sequence[Input], kind: Kind) -> str:
-    """Return the name of the open batch size in a file: "batch_size", or a name for this kind of
-    input if the network takes pictures and texts.
+    """Return the name of the open batch size in a file: "batch_size", or "image_batch_size" or
+    "text_batch_size" if the network takes pictures and texts.
 
     **Arguments:**
 

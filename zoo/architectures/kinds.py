@@ -47,15 +47,17 @@ MODEL_TYPES = frozenset(
 
 
 def architecture_of(config: Config) -> Architecture[Any]:
-    """Return the architecture record of the class of a configuration."""
+    """Return the architecture record of the class of a configuration. **Raises** `KeyError` for a
+    class that no record has; subclasses do not share a record."""
     return _BY_CONFIG[type(config)]
 
 
 def nested_networks(config: Config) -> dict[str, Config]:
-    """Return the networks that a network contains, such as its backbone or its towers.
+    """Return the configurations of the networks that a network contains directly, such as its
+    backbone or its towers; empty if it contains none.
 
-    The keys are the fields of the configuration. They are also the beginnings of the paths of these
-    networks' leaves.
+    The keys are the names of the configuration's fields, without a dot. The paths of a nested
+    network's leaves begin with this name and a dot.
     """
     return {
         field.name: cast(Config, field.value)
@@ -65,10 +67,11 @@ def nested_networks(config: Config) -> dict[str, Config]:
 
 
 def towers(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
-    """Yield the innermost networks, each after the prefix of the paths of its leaves, such as
-    `"vision."`.
+    """Yield pairs of a prefix and the configuration of an innermost network. The prefix, such as
+    `"vision."`, is that of the paths of the network's leaves.
 
-    A network without nested ones is yielded itself, after `path`.
+    A network without nested ones is yielded itself, with the prefix `path`. A network with nested
+    ones is not yielded, so that a detector gives only its backbone.
 
     **Arguments:**
 
@@ -88,8 +91,9 @@ def _with_parts(config: Config, change: Callable[[Config], Config]) -> Config:
 
 
 def without_head(config: Config) -> Config:
-    """Return the network that computes the features: the backbone if there is one, or else the
-    network without its classifier. A network that is no classifier is returned unchanged."""
+    """Return the configuration of the network that computes the features: the backbone if there is
+    one, or else the network without its classifier. A kind of network that cannot have a
+    classifier, such as a dual encoder, is returned unchanged."""
     if (backbone := nested_networks(config).get("backbone")) is not None:
         return backbone
     head = architecture_of(config).head
@@ -97,11 +101,10 @@ def without_head(config: Config) -> Config:
 
 
 def with_one_head(config: Config) -> Config:
-    """Return the configuration, and nested networks, with neutral values of the fields that are
-    declared with `neutral`, such as one attention head.
+    """Return the configuration with one attention head, also in nested networks.
 
-    Such values fit the tensors of any network, so tensors can be read before the settings are
-    known.
+    In general, all fields that are declared with `neutral` get that value. Such values fit the
+    tensors of any network, so tensors can be read before the settings are known.
     """
     neutral = {
         field.name: field.facts.neutral
@@ -115,8 +118,9 @@ def complete_config(config: Config, facts: CheckpointFacts) -> Config:
     """Return the configuration, and nested networks, with the values that tensor shapes do not
     determine.
 
-    They come from the settings file, or else are the defaults of the source library. If `facts` say
-    that there is a custom head, that holds for the outermost network only.
+    They come from the settings file, or else are the defaults of the source library. Nested
+    networks are completed first, as networks without a custom head. `facts.has_custom_head` applies
+    to the outermost network.
 
     **Raises** `MappingError` for a setting that a field cannot have.
     """
@@ -135,8 +139,9 @@ def find_positions(config: Config) -> LearnedPositions | None:
 
 
 def with_interpolation(config: Config, antialias: bool) -> Config:
-    """Return the configuration with learned positions that are interpolated like those of
-    transformers: with or without antialiasing, and without an offset."""
+    """Return the configuration, and nested networks, with learned positions that are interpolated
+    like those of transformers: without an offset, and with antialiasing if `antialias` is True.
+    A network without learned positions is returned unchanged."""
     positions = {
         field.name: with_fields(field.value, antialias=antialias, offset=0.0)
         for field in declared_fields(config)
@@ -147,19 +152,21 @@ def with_interpolation(config: Config, antialias: bool) -> Config:
 
 
 def find_unsupported_option(architecture: str) -> str:
-    """Return an option in the name of a timm architecture that no network of the zoo supports;
-    empty if there is none."""
+    """Return an argument of timm's model class, such as `norm_layer`, that the timm architecture
+    with this name uses and that no network of the zoo supports; empty if there is none."""
     return next(
         filter(None, (kind.options.find_unsupported(architecture) for kind in ARCHITECTURES)), ""
     )
 
 
 def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Config:
-    """Return the configuration with optional features as they are in a checkpoint.
+    """Return the configuration with optional features as they are in a checkpoint. Nested networks
+    are not changed.
 
     **Arguments:**
 
-    - `options`: names of a library's options, each of which has a reader in `LibraryOptions`.
+    - `options`: names of a library's options, which are read in this order. Each is a key of
+      `LibraryOptions.readers`; `KeyError` is raised for other names.
     - `shapes`: the shapes of the checkpoint's leaves.
     """
     read = architecture_of(config).options.readers
@@ -185,8 +192,9 @@ def read_sizes(config: Config, shapes: Shapes) -> Config | None:
 
 
 def shapes_below(shapes: Shapes, path: str) -> Shapes:
-    """Return a function like `shapes` for a nested network. It takes paths in the nested network,
-    before which it puts `path`, such as `"backbone."`."""
+    """Return a function from a path in a nested network to the shape of that leaf; None if the
+    checkpoint has no such leaf. The function calls `shapes` with `path`, such as `"backbone."`, in
+    front of its argument."""
     return lambda leaf: shapes(f"{path}{leaf}")
 
 
@@ -194,7 +202,7 @@ def has_sizes(config: Config, shapes: Shapes) -> bool:
     """Return True if a checkpoint, whose leaves have these shapes, has the sizes of a network and
     of its nested networks.
 
-    Only sizes that single leaves determine are compared. The check builds no network.
+    Sizes that a function reads from several leaves are not compared. The check builds no network.
     """
     parts = nested_networks(config).items()
     return has_top_level_sizes(config, shapes) and all(

@@ -21,17 +21,18 @@ MAX_NAME_LENGTH = 200
 
 
 def numbered_names(setting: str, value: object, *, names_first: bool = False) -> dict[int, str]:
-    """Return the names of classes by number.
+    """Return the names of classes by number; empty for None.
 
     **Arguments:**
 
     - `setting`: the name of the setting, for messages.
-    - `value`: a list of names, a dictionary from numbers to names or from names to numbers, or
-      None.
+    - `value`: a list of names in the order of the numbers 0, 1, …, a dictionary from numbers to
+      names or from names to numbers, or None.
     - `names_first`: whether a dictionary that could be read both ways, such as `{"1": 0, "0": 1}`,
       has names as keys.
 
-    **Raises** `ValueError` for any other value, and if a class has two names.
+    **Raises** `ValueError` for any other value, if a class has two different names, and if a name
+    is neither text nor a number or has more than 200 characters.
     """
     names: dict[int, str] = {}
     for number, name in _numbers_and_names(setting, value, names_first):
@@ -144,6 +145,10 @@ class TimmPreprocessing(Model, extra="allow"):
     def preprocessing(self) -> Preprocessing:
         """Preprocessing in the zoo's terms.
 
+        Pictures are resized to the sides of `input_size` divided by `crop_pct`, rounded down, and
+        then cropped. With `crop_mode="center"` the shorter edge gets this length. With "squash"
+        both sides get their own.
+
         Source: `transforms_imagenet_eval`, which crops by torchvision's `center_crop`.
         """
         size = self.input_size[1:]
@@ -203,13 +208,13 @@ class Settings(Model, extra="allow"):
 
     @property
     def class_name(self) -> str:
-        """Name of the network's class in transformers, or else its model type, or else timm's
-        architecture; empty if the file states none of them."""
+        """Name of the network's class in transformers (the first of `architectures`), or else its
+        model type, or else timm's architecture; empty if the file states none of them."""
         return next(iter(self.architectures or ()), self.model_type or self.architecture)
 
     @property
     def is_classifier(self) -> bool:
-        """Whether transformers' class is one for classification."""
+        """Whether a class of transformers in `architectures` is one for image classification."""
         return any(name.endswith(CLASSIFIERS) for name in self.architectures or ())
 
     @property
@@ -220,8 +225,9 @@ class Settings(Model, extra="allow"):
 
     @property
     def trained_on(self) -> tuple[int, int] | tuple[()]:
-        """(height, width) of the pictures of training: the list in `image_size` or `img_size`, or
-        else timm's `input_size`. Empty if none of them states two positive integers."""
+        """(height, width) of the pictures of training: the list in `image_size`, or else in timm's
+        argument `img_size`. If that is no list, it is `input_size` of `pretrained_cfg`. Empty if
+        the value that is used does not consist of two positive integers."""
         pictures = self.pretrained_cfg.input_size[1:] if self.pretrained_cfg else ()
         image_size = (self.model_extra or {}).get("image_size", self.model_args.get("img_size"))
         sides = image_size if isinstance(image_size, list | tuple) else pictures
@@ -231,10 +237,12 @@ class Settings(Model, extra="allow"):
 
     @property
     def picture_size(self) -> tuple[int, int] | None:
-        """(height, width) of the pictures that a network takes, from transformers' `image_size`;
-        None if it is not stated.
+        """(height, width) of the pictures that a network takes, from transformers' `image_size` in
+        `vision_config`, or at the top level if there is no such section. One number is the side of
+        a square picture. None if it is not stated or not valid.
 
-        The size of a backbone is not used, because it may differ from that of the full network.
+        The size in `backbone_config` is not used, because it may differ from that of the full
+        network.
         """
         extra = (self.vision_config or self).model_extra or {}
         image_size = extra.get("image_size")
@@ -245,14 +253,14 @@ class Settings(Model, extra="allow"):
 
     @property
     def repository(self) -> str:
-        """Name of the repository that the network was loaded from, as transformers records it;
-        empty if the file does not state it."""
+        """Name of the repository, or path of the folder, that the network was loaded from, as
+        transformers records it in `_name_or_path`; empty if the file does not state it."""
         name = (self.model_extra or {}).get("_name_or_path")
         return name if isinstance(name, str) else ""
 
     @property
     def timm_name(self) -> str:
-        """Name on the hub of timm's network with the published weights that training started
-        from."""
+        """`timm/ARCHITECTURE.TAG`: the name on the hub of the published weights of timm from which
+        training started. A part that the file does not state is empty."""
         tag = self.pretrained_cfg.tag if self.pretrained_cfg else ""
         return f"timm/{self.architecture}.{tag}"

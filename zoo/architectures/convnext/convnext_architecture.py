@@ -39,7 +39,8 @@ def _complete(config: ConvNeXtConfig, facts: CheckpointFacts) -> ConvNeXtConfig:
     scores that fit its classes.
 
     `layer_norm_eps` is the epsilon of all norms of `DINOv3ConvNextModel`. In transformers' other
-    classes it is the epsilon of the norm after the last stage only.
+    classes it is the epsilon of the norm after the last stage only. If there are settings that do
+    not state it, all norms have `config.norm_eps`.
     """
     result = with_settings(config, facts.settings)
     result = replace(result, scores=facts.choose_scores(config.classes))
@@ -85,7 +86,9 @@ FEATURES_V2 = replace(CLASSIFIER_V2, name="ConvNextV2Model")
 
 
 def _transformers_class(config: ConvNeXtConfig) -> TransformersClass:
-    """Return the transformers class that computes a network."""
+    """Return the transformers class that computes a network: one for the second version if it has a
+    response norm, and a classifier if it has classes. A first version without classes is DINOv3's
+    class, unless the last norm has an epsilon of its own."""
     if config.response_norm:
         return CLASSIFIER_V2 if config.classes else FEATURES_V2
     if config.classes:

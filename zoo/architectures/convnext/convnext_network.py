@@ -258,13 +258,15 @@ class ConvNeXt(FeatureNetwork):
 
         - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
           edge that do not fill a stride are ignored.
-        - `layers`: numbers of stages, counted from 1, whose maps are returned as `hidden_states`.
-          Only the last stage has a norm, because the reference trains none for the others.
+        - `layers`: numbers of stages, counted from 1, whose maps are returned as `hidden_states` in
+          this order. The map of the last stage is normalised. The others are not, because the
+          reference trains no norm for them.
         - `as_maps`: whether `hidden_states` are maps `[dim, height, width]`. Otherwise they are
           rows: the mean of the map, then its pixels.
 
-        **Returns** an `Output` whose `last_hidden_state` has `1 + height * width` rows of the last
-        stage. The first row is the mean of the map and also the `pooler_output`.
+        **Returns** an `Output` whose `last_hidden_state` has `1 + height * width` normalised rows
+        of the last stage. The first row is the norm of the map's mean, and also the
+        `pooler_output`.
 
         **Raises** `ValueError` for a stage that does not exist.
         """

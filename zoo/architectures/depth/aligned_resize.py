@@ -47,8 +47,9 @@ def _resize_aligned(x: Map, size: tuple[Size, ...]) -> Float[Array, "channels h 
 
 
 def _weights(size: Size, count: Size) -> Float[Array, "size count"]:
-    """Return the matrix of a linear interpolation of `size` samples to `count` samples, whose first
-    and last samples coincide."""
+    """Return the matrix `[size, count]` of a linear interpolation from `size` samples to `count`
+    samples. The first samples coincide, and so do the last ones. Column `j` has the weights of the
+    new sample `j`."""
     steps = jnp.maximum(jnp.asarray(count - 1, jnp.float32), 1)
     positions = jnp.arange(count, dtype=jnp.float32) * (jnp.asarray(size - 1, jnp.float32) / steps)
     return jnp.maximum(0, 1 - jnp.abs(positions - jnp.arange(size, dtype=jnp.float32)[:, None]))
@@ -56,8 +57,8 @@ def _weights(size: Size, count: Size) -> Float[Array, "size count"]:
 
 @converter.recogniser("resize", calls=("_resize_aligned",))
 def _(node: Node, editor: Editor) -> list[Value] | None:
-    """Replace a call of `resize_aligned` by the converter's resize operation, and return the
-    results of the call. Return None if the node is not such a call."""
+    """Replace a call of `resize_aligned` by the converter's resize operation, and return the values
+    that replace its results. Return None if the node is not such a call."""
     call = find_call(node, _candidates)
     if call is None:
         return None
@@ -70,7 +71,8 @@ def _(node: Node, editor: Editor) -> list[Value] | None:
 
 
 def _candidates(shape: Shape, result: Shape) -> Iterator[Candidate[None]]:
-    """Yield the function that a call must equal: `_resize_aligned` from a map of shape `shape` to
-    one of shape `result`. Yield nothing if `shape` does not have three axes."""
+    """Yield `(None, function)`, where a call must equal the function: `_resize_aligned` to the
+    height and width of the shape `result`. Yield nothing if `shape`, that of the operand, does not
+    have three axes."""
     if len(shape) == 3:
         yield None, partial(_resize_aligned, size=result[1:])

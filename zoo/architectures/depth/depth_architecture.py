@@ -39,6 +39,7 @@ def _complete(config: DepthConfig, facts: CheckpointFacts) -> DepthConfig:
     these do not describe a backbone.
 
     The largest depth `max_depth` is used only if the settings say that depths are in metres.
+    Otherwise it is None.
     """
     settings = facts.settings
     if settings is None or settings.backbone_config is None:

@@ -60,7 +60,8 @@ class DepthConfig(OnBackbone):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether there are exactly four maps, each of a block that the backbone has."""
+        """Whether `layers` and `channels` have exactly four entries, and the backbone has the
+        blocks in `layers`."""
         return len(self.layers) == len(self.channels) == 4 and max(self.layers) <= self.depth
 
     @property

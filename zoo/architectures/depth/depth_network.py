@@ -153,7 +153,8 @@ class DepthDecoder(eqx.Module):
 
         **Arguments:**
 
-        - `maps`: the patches of four layers on their grid.
+        - `maps`: the patches of four layers on their grid, `[dim, height, width]`. The first is
+          enlarged by 4, the others by 2, 1 and 1/2.
         - `size`: (height, width) of the result.
         """
         parts = zip(self.convs, self.reassemble, maps, strict=True)
@@ -171,7 +172,7 @@ class DepthAnything(BackboneNetwork):
     """Depth Anything: patches of four blocks of a vision transformer are read as maps, and decoded
     to depths.
 
-        maps = normed patches of blocks 3, 6, 9 and 12, on their grid
+        maps = normed patches of the blocks in `layers`, on their grid
         predicted_depth = decoder(maps), at the size of the image
 
     Depth Anything V2's small model, with initial parameters:
@@ -193,6 +194,8 @@ class DepthAnything(BackboneNetwork):
         - `config`: the sizes.
         - `identity`: the metadata of the network.
         - `key`: draws the initial parameters.
+
+        **Raises** `ValueError` if the backbone lacks a block in `config.layers`.
         """
         key1, key2 = jr.split(key)
         self.backbone = VisionTransformer(config.backbone, key=key1)

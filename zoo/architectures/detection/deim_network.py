@@ -34,8 +34,8 @@ class MultiLevelAttention(PointAttention):
 
     Every query has a box. A head reads each map at the points `centre + offsets / points · size /
     2` of the box. The offsets are a linear function of the query, and `points` is their number on
-    the map. The weights of a query sum to 1 over the points of all maps. Each head reads its own
-    part of the maps' channels.
+    the map. The weights of a head sum to 1 over the points of all maps. Each head reads its own
+    part of the maps' channels. There is no projection of the maps or of the result.
 
     Source: `DFineMultiscaleDeformableAttention` of transformers.
     """
@@ -61,7 +61,7 @@ class MultiLevelAttention(PointAttention):
 
         - `x`: the queries, to which the embeddings of their boxes have been added.
         - `boxes`: the box of each query.
-        - `maps`: the maps, one for each entry of `points`.
+        - `maps`: the maps `[dim, height, width]`, one for each entry of `points`.
         """
         weights, offsets = self.choose_points(x)
         shares = jnp.array([1 / count for count in self.points for _ in range(count)], jnp.float32)
@@ -155,6 +155,9 @@ class EdgeBins(eqx.Module):
     distribution over the bins for each edge. The bins are finer in the middle, around the distance
     0.
 
+    The logits of the bins have the shape `[queries, 4 · (bins + 1)]`: those of the left edge, then
+    those of the top, right and bottom edge.
+
     `up` and `scale` determine the range and the growth of distances. Training does not adjust them.
 
     Source: Peng et al., 2024, arXiv:2410.13842.
@@ -182,8 +185,9 @@ class EdgeBins(eqx.Module):
         return jnp.concatenate([-half[::-1], jnp.zeros(1), half])
 
     def move_boxes(self, boxes: Boxes, edges: Edges) -> Boxes:
-        """Return the boxes with their edges moved by the expected distances. The unit of a distance
-        is the width or height of the box, divided by `scale`."""
+        """Return the boxes with their edges moved by the expected distances. A positive distance
+        moves an edge outwards. The unit of a distance is the width or height of the box, divided by
+        `scale`."""
         scale = jnp.abs(self.scale.astype(jnp.float32))
         steps = boxes[:, 2:] / scale
         start, end = jnp.split(0.5 * scale + self.expected_distances(edges), 2, axis=-1)
@@ -292,7 +296,7 @@ class Deim(BackboneNetwork):
           stride.
 
         **Raises** `ValueError` if the sides are not multiples of the stride, or if the maps have
-        fewer positions than there are queries.
+        fewer positions than there are queries and the sides are not symbolic.
         """
         if any(side % self.stride for side in pixel_values.shape[1:]):
             raise ValueError(
@@ -341,10 +345,12 @@ class Deim(BackboneNetwork):
     def propose(self, maps: Sequence[AnyMap]) -> tuple[Queries, Boxes]:
         """Return the first features and boxes of the queries.
 
-        They are those of the positions of all maps whose largest class logit is highest. A position
-        too near to the edge of the picture gets a box of the full picture.
+        They are those of the positions of all maps whose largest class logit is highest, in
+        descending order of this logit. A position too near to the edge of the picture gets a box of
+        the full picture.
 
-        **Raises** `ValueError` if the maps have fewer positions than there are queries.
+        **Raises** `ValueError` if the maps have fewer positions than there are queries. If the
+        number of positions is symbolic, the first position fills up instead.
         """
         rows = [level_map.reshape(level_map.shape[0], -1).T for level_map in maps]
         boxes = [
@@ -378,8 +384,8 @@ class Deim(BackboneNetwork):
     def rate_boxes(self, edges: Edges) -> Float[Array, "queries 1"]:
         """Return one number for each box, which is added to all its class logits.
 
-        It is computed from the largest probabilities in the distributions of the box's edges, which
-        are flat where an edge is uncertain.
+        The last block's `quality` layer computes it from the `top_k` largest probabilities of each
+        edge and their mean. The distribution of an uncertain edge is flat.
         """
         logits = edges.astype(jnp.float32).reshape(len(edges), 4, -1)
         best = jax.lax.top_k(jax.nn.softmax(logits, axis=-1), self.top_k)[0]

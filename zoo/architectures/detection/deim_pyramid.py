@@ -22,8 +22,8 @@ Activation = Callable[[Map], Map]
 
 
 class ConvBatchNorm(eqx.Module):
-    """Convolution with batch norm: `activation(batch_norm(conv(x)))`. Zero padding keeps rows and
-    columns at stride 1."""
+    """Convolution with batch norm: `activation(batch_norm(conv(x)))`. With zero padding, an odd
+    kernel keeps the numbers of rows and columns at stride 1."""
 
     conv: eqx.nn.Conv2d
     batch_norm: BatchNorm
@@ -154,9 +154,11 @@ class Branch(eqx.Module):
 class JoinLayer(eqx.Module):
     """Layer that keeps the number of channels, and concatenates the results of all its steps.
 
-    parts = two halves of conv1(x)
-    parts += [branch1(last of parts)], then [branch2(last of parts)]
-    result = conv2(parts)
+        parts = two halves of conv1(x)
+        parts += [branch1(last of parts)], then [branch2(last of parts)]
+        result = conv2(parts)
+
+    `conv2` takes the parts concatenated along the channels.
     """
 
     conv1: ConvBatchNorm
@@ -233,7 +235,8 @@ class PositionedBlock(eqx.Module):
         **Arguments:**
 
         - `x`: the pixels of the map, by rows.
-        - `positions`: the embedding of each pixel's position, which attention adds.
+        - `positions`: the embedding of each pixel's position, which attention adds to the inputs of
+          queries and keys.
         """
         x = pointwise(self.norm1, x + self.attn(x, positions))
         return pointwise(self.norm2, x + self.mlp(x))

@@ -44,7 +44,7 @@ def _complete(config: DetectionConfig, facts: CheckpointFacts) -> DetectionConfi
     """Return the configuration with the values that a checkpoint's settings state.
 
     Tensors determine only the product of sampling heads and points, so the number of points is
-    computed again from the number of heads in the settings.
+    computed again from the number of heads in the settings. `windowed` is as in `_windowed`.
     """
     result, sized = with_settings(config, facts.settings), config.decoder
     points = max(1, sized.sampling_heads * sized.points // result.decoder.sampling_heads)
@@ -53,12 +53,12 @@ def _complete(config: DetectionConfig, facts: CheckpointFacts) -> DetectionConfi
 
 
 def _windowed(config: DetectionConfig, blocks: Sequence[int] | None) -> tuple[int, ...] | None:
-    """Return the blocks that attend within windows; None if they are the default ones, or if there
-    is only one window.
+    """Return the blocks that attend within windows, sorted; None if they are the default ones, or
+    if there is only one window.
 
     **Arguments:**
 
-    - `config`: the network with its default blocks.
+    - `config`: the configuration with its default blocks (`windowed` is None).
     - `blocks`: the blocks in the settings, counted from 0; None if the settings do not state them.
       Blocks after the last one that the network reads have no effect and are left out.
     """

@@ -32,13 +32,13 @@ of all heads."""
 
 def _read_heads(config: DecoderConfig, shapes: Shapes) -> int:
     """Return the number of attention heads that a decoder of the checkpoint's width has, if each
-    head has as many channels as in `config`. No leaf determines the number."""
+    head has as many channels as in `config`; at least 1. No leaf determines the number."""
     return length(shapes, CLASS_HEAD, 1) * config.heads // config.dim or 1
 
 
 def _read_sampling_heads(config: DecoderConfig, shapes: Shapes) -> int:
     """Return the number of sampling heads that a decoder of the checkpoint's width has, if each
-    head has as many channels as in `config`. No leaf determines the number."""
+    head has as many channels as in `config`; at least 1. No leaf determines the number."""
     return length(shapes, CLASS_HEAD, 1) * config.sampling_heads // config.dim or 1
 
 
@@ -224,7 +224,7 @@ def _read_finder_heads(config: FinderConfig, shapes: Shapes) -> int:
     """Return a number of heads that fits a checkpoint; 0 if the leaf is missing.
 
     The leaf has the product of heads and points, so the number of points is taken from `config`.
-    The result is a multiple of the configuration's heads.
+    The result is a multiple of the configuration's heads, or the product if that is smaller.
     """
     product = length(shapes, WEIGHTS)
     return min(product, config.heads * max(1, product // (config.heads * sum(config.points))))
@@ -243,7 +243,7 @@ class FinderConfig(Configuration):
     - `depth`: number of blocks.
     - `heads`, `points`: heads, and points of each head on each map.
     - `hidden`: channels between the layers of the feed-forward network.
-    - `bins`: bins of the distribution of each edge of a box.
+    - `bins`: one less than the number of bins of the distribution of each edge of a box.
     - `top_k`, `quality`: number of largest probabilities of each edge that rate the box, and
       channels of the layer that does this.
     """
@@ -266,14 +266,15 @@ class FinderConfig(Configuration):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the number of bins is even, as the additional bin in the middle needs, and larger
-        than `top_k - 1`."""
+        """Whether `bins` is even, so that one of the `bins + 1` bins is in the middle, above 2, and
+        at least `top_k`."""
         return self.bins % 2 == 0 and max(2, self.top_k - 1) < self.bins
 
 
 def _has_no_size(value: Any) -> bool:
-    """Return False if the setting is the (height, width) of pictures, for which positions are
-    computed once. **Raises** `ValueError` or `TypeError` for any other value."""
+    """Return False, the value of `DeimConfig.placed` if settings state a (height, width) of
+    pictures: the positions of pixels are then not added. **Raises** `TypeError` if the setting is
+    not a list of integers, and `ValueError` if it does not have two."""
     if len(parse_integers(value)) != 2:
         raise ValueError
     return False
@@ -332,8 +333,9 @@ class DeimConfig(OnBackbone):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether exactly three existing blocks are read, the width is a multiple of 4 and of the
-        numbers of heads, and a patch is half of the stride."""
+        """Whether `layers` and the finder's `points` have exactly three entries, the backbone has
+        the blocks in `layers`, the width is a multiple of 4 and of the numbers of heads, and a
+        patch has half of the stride as its side."""
         pyramid, finder = self.pyramid, self.finder
         layers_exist = max(self.layers, default=0) <= self.depth
         levels_fit = len(self.layers) == len(finder.points) == LEVELS

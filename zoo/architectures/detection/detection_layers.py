@@ -31,7 +31,7 @@ box."""
 
 
 def sample_map(x: Map, points: Points) -> Float[Array, "channels queries points"]:
-    """Return the values of a map at points, interpolated bilinearly; 0 outside the map.
+    """Return the values of a map at points in float32, interpolated bilinearly; 0 outside the map.
 
     It becomes one `GridSample` in ONNX.
 
@@ -80,8 +80,8 @@ class PointAttention(eqx.Module):
     def choose_points(
         self, x: Float[Array, "queries dim"]
     ) -> tuple[Float[Array, "queries heads points"], Float[Array, "queries heads points 2"]]:
-        """Return the weights and the offsets of the points of every head. The weights of a head sum
-        to 1; the offsets are pairs (x, y)."""
+        """Return the weights and the offsets of the points of every head, for each query. The
+        weights of a head sum to 1. The offsets are pairs (x, y) in float32."""
         weights = pointwise(self.weights, x).reshape(len(x), self.heads, -1)
         weights = jax.nn.softmax(weights.astype(jnp.float32), axis=-1).astype(x.dtype)
         offsets = pointwise(self.offsets, x).reshape(*weights.shape, 2)

@@ -36,11 +36,11 @@ def compute_windowed_maps(
     windowed_blocks: Sequence[int],
 ) -> Float[Array, "channels height width"]:
     """Return the normalised patches of some blocks on their grid, with the channels of these blocks
-    concatenated.
+    concatenated in the order of the blocks.
 
-    The picture is split into square windows, each with its own copy of the class token. In the
-    blocks of `windowed_blocks`, a token attends only to the tokens of its window. In all other
-    blocks, it attends to the tokens of all windows.
+    The picture is split into `windows` x `windows` windows of equal size, each with its own copy of
+    the tokens before the patches. In the blocks of `windowed_blocks`, a token attends only to the
+    tokens of its window. In all other blocks, it attends to the tokens of all windows.
 
     **Arguments:**
 
@@ -210,7 +210,7 @@ class DecoderBlock(eqx.Module):
 
 
 class ProposalHead(eqx.Module):
-    """Head that proposes features, class logits and a box at each position of the map."""
+    """Head that proposes class logits and a box at each position of the map."""
 
     proj: eqx.nn.Linear
     norm: eqx.nn.LayerNorm
@@ -233,7 +233,7 @@ class ProposalHead(eqx.Module):
         self, x: Float[Array, "places dim"], proposed: Boxes, allowed: Bool[Array, " places"]
     ) -> Detections:
         """Return the class logits and the box of every position of the map. The logits of a
-        position that may not propose a box are -inf.
+        position that may not propose a box are -inf, and its box is zeros.
 
         **Arguments:**
 
@@ -343,6 +343,8 @@ class RfDetr(BackboneNetwork):
 
         Training uses all of them. The last detections are the result of the network, and the only
         ones that have masks.
+
+        **Raises** `ValueError` if the sides are not multiples of the stride.
         """
         maps = compute_windowed_maps(
             self.backbone, pixel_values, self.layers, self.windows, self.windowed_blocks
@@ -370,9 +372,10 @@ class RfDetr(BackboneNetwork):
     def choose_boxes(self, proposed: Detections) -> Boxes:
         """Return the initial boxes of queries.
 
-        They are those of the positions with the highest class logits in `proposed`, which has the
-        logits and the box of every position of the map. If there are fewer positions than queries,
-        the remaining queries have learned boxes.
+        They are the boxes of the positions whose largest class logit in `proposed` is highest, in
+        descending order of this logit. `refine_boxes` changes them by the learned `query_boxes`. If
+        there are fewer positions than queries, the remaining queries have their `query_boxes`
+        alone. `proposed` has the logits and the box of every position of the map.
         """
         learned_boxes = self.query_boxes[: self.queries].astype(jnp.float32)
         best_logits, count = proposed.logits.max(axis=-1), proposed.pred_boxes.shape[0]

@@ -29,20 +29,18 @@ def _text_network_class() -> Callable[..., Any]:
 
 
 def _complete(config: TextConfig, facts: CheckpointFacts) -> TextConfig:
-    """Return the configuration with the values that tensor shapes do not determine.
-
-    One of them is the number of the token that ends a text, which settings files state.
-    """
+    """Return the configuration with the values that settings state, and with the id `end` of the
+    token that ends a text, as in `_end`."""
     return replace(with_settings(config, facts.settings), end=_end(config, facts))
 
 
 def _end(config: TextConfig, facts: CheckpointFacts) -> int | None:
-    """Return the number of the word that ends a text; None if it is the greatest number in the
-    text.
+    """Return the id of the token that ends a text; None if it is the greatest id in the text.
 
-    transformers' settings are used only if the network pools at that word, and if they state
-    another number than the last one of the vocabulary. Older settings have 2, which transformers
-    treats as the greatest number. In all other cases the result is that of the configuration.
+    If the network does not pool at that token, or if the tensors do not have transformers' names,
+    or without settings, the result is `config.end`. Otherwise the settings' `eos_token_id` decides.
+    The result is None if they do not state one id, or state the last one of the vocabulary, or 2:
+    older settings have 2, which transformers treats as the greatest id.
     """
     if config.pool != "end" or facts.transformers_settings is None:
         return config.end

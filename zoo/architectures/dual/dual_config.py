@@ -73,15 +73,15 @@ class TextConfig(NoFeaturesConfig):
       feed-forward network.
     - `projection`: channels to which a linear layer projects the vector of a text; None without
       this layer.
-    - `vocabulary`, `tokens`: number of words, and largest number of tokens of a text.
+    - `vocabulary`, `tokens`: number of different tokens, and largest number of tokens of a text.
     - `positions`: learned positions, or sinusoids, which are added to embeddings that are
       multiplied by `√dim`.
     - `causal`: whether a token attends only to itself and the tokens before it.
     - `masked`: whether padding is masked, so that the network takes a mask.
-    - `pool`: the source of the text's vector: the last token; the token with the greatest number,
-      which is that of the word that ends a text; the mean of all tokens that are not padding; or
-      CLIP's end, the first occurrence of the word `end`.
-    - `end`: the number of the word that ends a text; None for the greatest number in the text.
+    - `pool`: the source of the text's vector: the last token ("last"); the token with the greatest
+      id, which ends a text ("greatest"); the mean of all tokens that are not padding ("mean"); or
+      CLIP's end ("end"), the first token with the id `end`.
+    - `end`: the id of the token that ends a text; None for the greatest id in the text.
     - `qkv_bias`, `head_bias`: whether queries, keys and values, and the projection, have biases.
     """
 
@@ -212,7 +212,8 @@ class DualConfig(NoFeaturesConfig):
 
     @property
     def scores(self) -> Literal["sigmoid", "softmax"]:
-        """Name of the function that converts logits to probabilities."""
+        """Name of the function that converts logits to probabilities: "sigmoid" for logits with a
+        bias, otherwise "softmax"."""
         return "sigmoid" if self.bias else "softmax"
 
     @property

@@ -91,9 +91,9 @@ class TextTransformer(Network):
 
         **Arguments:**
 
-        - `input_ids`: the numbers of words, at most as many as there are positions. A number
-          outside the vocabulary is replaced by the nearest one in it.
-        - `attention_mask`: 1 for tokens of the text, 0 for padding; None if all are words.
+        - `input_ids`: the ids of the tokens, at most as many as there are positions. An id outside
+          the vocabulary is replaced by the nearest one in it.
+        - `attention_mask`: 1 for tokens of the text, 0 for padding; None if padding is not masked.
 
         **Returns** an `Output` with the tokens and the vector of the text. CLIP's vector is
         returned a second time as `text_embeds`.
@@ -124,8 +124,8 @@ class TextTransformer(Network):
     def select_positions(self, tokens: Size) -> Float[Array, "tokens dim"]:
         """Return the embeddings of the first `tokens` positions.
 
-        A symbolic number of tokens cannot be compared with the length of the table, so the last
-        position is repeated if there are more tokens than positions.
+        If there are fewer positions, an integer gets all of them. For a symbolic number, which
+        cannot be compared with the length of the table, the last position is repeated.
         """
         assert self.pos_embed is not None
         if isinstance(tokens, int):
@@ -133,8 +133,9 @@ class TextTransformer(Network):
         return jnp.take(self.pos_embed, jnp.arange(tokens), axis=0, mode="clip")
 
     def make_mask(self, tokens: Size, is_text: Bool[Array, " tokens"] | None) -> Mask | None:
-        """Return the mask of the tokens that each token may attend to; None if all tokens attend to
-        all.
+        """Return the mask `[tokens, tokens]`, or `[1, tokens]` if it is the same for all tokens,
+        which is True where the token of the row may attend to that of the column. Return None if
+        all tokens attend to all.
 
         **Arguments:**
 
@@ -155,12 +156,16 @@ class TextTransformer(Network):
     ) -> Float[Array, " dim"]:
         """Return the vector of the text before the projection.
 
+        By `pool`, it is the last token, the first token with the id `end` or else with the greatest
+        id, or the mean of the tokens that are not padding. If no token has the id `end`, it is the
+        first token. The mean of no tokens is a vector of zeros.
+
         **Arguments:**
 
         - `x`: the tokens after the final norm.
         - `input_ids`: the token ids, among which the end of the text is searched.
-        - `is_text`: True for tokens of the text and False for padding; None if there is no padding.
-          The mean of no tokens is a vector of zeros.
+        - `is_text`: True for tokens of the text and False for padding; None if padding is not
+          masked. Only the mean uses it.
         """
         if self.pool == "last":
             return x[-1]
@@ -271,8 +276,8 @@ class DualEncoder(Network):
 
 
 def unit_vector(vector: Float[Array, " dim"] | None) -> Float[Array, " dim"]:
-    """Return the vector scaled to length 1. **Raises** `ValueError` if a network returns no
-    vector."""
+    """Return the vector scaled to length 1; NaN for a vector of zeros. **Raises** `ValueError` for
+    None, which a network returns that does not pool."""
     if vector is None:
         raise ValueError(
             "the network has no pooler_output to compare: set `pool` in its configuration"

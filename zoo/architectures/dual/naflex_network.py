@@ -160,7 +160,7 @@ class NaFlexTransformer(Network):
 
 class NaFlexDualEncoder(Network):
     """Dual encoder for pictures of any aspect ratio and texts, which computes what `DualEncoder`
-    does."""
+    does with `logit_scale` and `logit_bias`."""
 
     vision: NaFlexTransformer
     words: TextTransformer
@@ -195,7 +195,8 @@ class NaFlexDualEncoder(Network):
         spatial_shapes: Int[Array, "images 2"],
         input_ids: Int[Array, "texts text_tokens"],
     ) -> Similarities:
-        """Return the similarities of every picture and every text.
+        """Return the similarities of every picture and every text. It takes batches, like
+        `DualEncoder`.
 
         **Arguments:**
 

@@ -92,11 +92,13 @@ class AxialRoPE(eqx.Module):
 
 
 class GridRoPE(eqx.Module):
-    """ViT-5's rotary embedding: `angle = row or column / n · length · freqs`.
+    """ViT-5's rotary embedding: `angle = i / n · length · freqs` for row or column `i` of `n`.
 
-    Row and column of `n` are scaled to the grid of training, and `freqs[k] = theta^(-2k / (head_dim
-    / 2))` for `k < head_dim / 4`. The class token is not rotated. The registers are rotated like
-    the patches of a small square picture, with their own frequencies `reg_freqs`.
+    The first half of the channels has the angles of the row, the second half those of the column.
+    Neighbouring channels are pairs. The frequencies are `freqs[k] = theta^(-2k / (head_dim / 2))`
+    for `k < head_dim / 4`. The class token is not rotated. The registers are rotated like the
+    patches of a square picture with as many patches, whose `length` is its side in patches, with
+    their own frequencies `reg_freqs`.
 
     Source: `rope.py` of wangf3014/ViT-5 (`VisionRotaryEmbedding`).
     """
@@ -124,6 +126,8 @@ class GridRoPE(eqx.Module):
         - `height`, `width`: the numbers of patches along each side.
         - `prefix_tokens`: the number of tokens before the patches: the class token and a square
           number of registers.
+
+        **Raises** `ValueError` if `prefix_tokens - 1` is not a square number.
         """
         side = round((prefix_tokens - 1) ** 0.5)
         if 1 + side**2 != prefix_tokens:
@@ -136,7 +140,7 @@ class GridRoPE(eqx.Module):
     def angles(
         freqs: Float[Array, " quarter"], height: Size, width: Size, length: int
     ) -> Float[Array, "patches head_dim"]:
-        """Return the angles of the patches of a grid by rows, for both axes.
+        """Return the angles of the patches of a grid by rows, for each channel.
 
         **Arguments:**
 
@@ -190,7 +194,7 @@ def make_rotation(
 Queries: TypeAlias = Float[Array, "heads queries head_dim"]
 Keys: TypeAlias = Float[Array, "heads keys head_dim"]
 Mask: TypeAlias = Bool[Array, "#queries keys"]
-"""Mask of the keys that each query may attend to. Every query needs at least one."""
+"""Mask that is True for the keys that each query may attend to. A single row is for all queries."""
 
 
 class Attention(eqx.Module):
@@ -225,6 +229,8 @@ class Attention(eqx.Module):
         - `qkv_bias`: whether the projection to queries, keys and values has a bias.
         - `qk_norm`: a function that returns a norm over `head_dim` channels, for queries and for
           keys; None for no norms.
+
+        **Raises** `ValueError` if `dim` is not a multiple of `heads`.
         """
         if dim % heads:
             raise ValueError(f"dim must be a multiple of heads: got {dim} and {heads}")
@@ -247,8 +253,8 @@ class Attention(eqx.Module):
 
         - `x`: the tokens.
         - `rotation`: the rotation of queries and keys; None if they are not rotated.
-        - `mask`: True for the tokens that each token may attend to; None if all tokens attend to
-          all.
+        - `mask`: `[tokens, tokens]` or `[1, tokens]`, True where the token of the row (query) may
+          attend to that of the column (key); None if all tokens attend to all.
         """
         return self.with_weights(x, rotation, mask)[0]
 
@@ -261,8 +267,7 @@ class Attention(eqx.Module):
         """Return the tokens after attention, and the attention weights of each token (query) for
         each token (key).
 
-        `rotation` rotates queries and keys; None leaves them unrotated. `mask` is True for the
-        tokens that each token may attend to; None allows all.
+        `rotation` rotates queries and keys; None leaves them unrotated. `mask` is as in a call.
         """
         q, k, v = self.operands(x, rotation)
         weights = attention_weights(q, k, mask)

@@ -162,8 +162,8 @@ class Block(eqx.Module):
 
         - `x`: the tokens.
         - `rotation`: the rotation of queries and keys; None if they are not rotated.
-        - `mask`: True for the tokens that each token may attend to; None if all tokens attend to
-          all.
+        - `mask`: `[tokens, tokens]` or `[1, tokens]`, True where the token of the row (query) may
+          attend to that of the column (key); None if all tokens attend to all.
         """
         return self.with_weights(x, rotation, mask)[0]
 
@@ -238,6 +238,8 @@ class AttentionPool(eqx.Module):
         - `heads`: the number of heads.
         - `hidden`: the number of channels inside the feed-forward network.
         - `ffn`, `norm`: functions that return the feed-forward network and a norm, as for `Block`.
+
+        **Raises** `ValueError` if `dim` is not a multiple of `heads`.
         """
         if dim % heads:
             raise ValueError(f"dim must be a multiple of heads: got {dim} and {heads}")
@@ -258,7 +260,8 @@ class AttentionPool(eqx.Module):
         **Arguments:**
 
         - `x`: the tokens.
-        - `mask`: True for the tokens that the learned query may attend to; None for all.
+        - `mask`: `[1, tokens]`, True for the tokens that the learned query may attend to; None for
+          all.
         """
         tokens, dim = x.shape
         width = dim // self.heads

@@ -61,10 +61,11 @@ POSITIONS = "global_pos_embed.weight"
 
 
 def _grid_side(config: LearnedPositions, shapes: Shapes) -> int:
-    """Return the side of the square grid of learned positions in a checkpoint.
+    """Return the side of the square grid of learned positions in a checkpoint, without the rows
+    before those for patches.
 
-    Return 0 if their number is not a square, so that only settings determine the height of the
-    grid.
+    Return 0 if the number of patches is not a square. Only settings then determine the height of
+    the grid.
     """
     patches = max(0, length(shapes, POSITIONS) - config.prefix)
     side = math.isqrt(patches)
@@ -72,10 +73,10 @@ def _grid_side(config: LearnedPositions, shapes: Shapes) -> int:
 
 
 def _columns(config: LearnedPositions, shapes: Shapes) -> int | None:
-    """Return the number of columns of a grid that is not square, or else None.
-
-    The height of such a grid is not known yet and counts as one row, so that the result is the
+    """Return None if the number of patches in the table of a checkpoint is a square, or else the
     number of all patches.
+
+    The height of a grid that is not square is not known yet. All patches count as one row.
     """
     patches = max(0, length(shapes, POSITIONS) - config.prefix)
     return None if math.isqrt(patches) ** 2 == patches else patches
@@ -110,12 +111,13 @@ class LearnedPositions(Configuration):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the number of rows and columns is known."""
+        """Whether the numbers of rows and columns of the grid are known. The rows are not known,
+        and `grid` is 0, if a checkpoint was read whose grid is not square."""
         return self.grid > 0 and (self.columns is None or self.columns > 0)
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Number of patches along height and width."""
+        """Number of patches along the height and along the width of the pictures of training."""
         return self.grid, self.columns or self.grid
 
     @property
@@ -147,9 +149,9 @@ class RopeGrid:
     **Arguments:**
 
     - `length`: the number of patches along a side of the pictures of training.
-    - `theta`: the inverse of the lowest frequency of patches.
-    - `register_theta`: the inverse of the lowest frequency of registers, which have the positions
-      of a small square picture.
+    - `theta`: the base of the frequencies of patches, which decrease from 1 to nearly `1 / theta`.
+    - `register_theta`: the base of the frequencies of registers, which have the positions of a
+      small square picture.
     """
 
     length: int = 14

@@ -150,7 +150,9 @@ class PatchEmbedding(eqx.Module):
 
 
 class BatchNorm(eqx.Module):
-    """Batch norm with the statistics of training: `(x - mean) / √(var + ε) · weight + bias`.
+    """Batch norm with the statistics of training: `(x - mean) / √(var + 1e-5) · weight + bias`.
+
+    The statistics `mean` and `var` are leaves, which a call does not update.
 
     Source: Ioffe and Szegedy, 2015, arXiv:1502.03167.
     """

@@ -64,7 +64,7 @@ class LearnedPositionEmbedding(eqx.Module):
           dimensions.
 
         **Returns** the rows of the class token and of registers, if the table has them, then those
-        of `height · width` patches by rows.
+        of `height · width` patches by rows. For the grid of training this is the table itself.
         """
         rows, columns = self.sides
         if height == rows and width == columns:
@@ -85,7 +85,7 @@ class LearnedPositionEmbedding(eqx.Module):
         self, size: int, new_size: Size, scale: Float[Array, ""]
     ) -> Float[Array, "new_size size"]:
         """Return the matrix that interpolates `size` samples along one axis to `new_size` samples.
-        `scale` is the new size divided by the old one."""
+        `scale` is `(new_size + offset) / size`, or 1 for the grid of training."""
         if self.linear:
             return filter_weights(size, new_size, scale, lambda x: jnp.maximum(1 - jnp.abs(x), 0))
         return cubic_weights(size, new_size, scale, self.antialias)
@@ -97,10 +97,10 @@ def cubic_weights(
     """Return the matrix that interpolates `size` samples to `new_size` samples by cubic
     convolution.
 
-    Pixel centres are at half-integers, and `scale` is the new size divided by the old one. With
-    antialiasing the kernel (a = -0.5) is widened if the picture shrinks, and its weights are
-    normalised over the existing samples. Without it (a = -0.75), samples beyond the edge repeat the
-    last one.
+    Sample centres are at half-integers, and `scale` is the number of new samples for each old one.
+    It may differ from `new_size / size`, because of an offset. With antialiasing the kernel (a =
+    -0.5) is widened if `scale` is below 1, and its weights are normalised over the existing
+    samples. Without it (a = -0.75), samples beyond the edge repeat the last one.
 
     Source: Keys, 1981, doi:10.1109/TASSP.1981.1163711, as torch computes it.
     """
@@ -119,9 +119,9 @@ def filter_weights(
 ) -> Float[Array, "new_size size"]:
     """Return the matrix that interpolates `size` samples to `new_size` samples with a kernel.
 
-    The kernel is a function of the distance in samples. It is widened if the picture shrinks. Its
-    weights are normalised over the existing samples. `scale` is the new size divided by the old
-    one.
+    The kernel is a function of the distance in old samples. `scale` is the number of new samples
+    for each old one; if it is below 1, the kernel is widened by `1 / scale`. The weights are
+    normalised over the existing samples: each row of the matrix sums to 1.
     """
     width = jnp.maximum(1 / scale, 1.0)
     weights = kernel(
@@ -131,8 +131,8 @@ def filter_weights(
 
 
 def sample_centres(new_size: Size, scale: Float[Array, ""]) -> Float[Array, "new_size 1"]:
-    """Return the positions of the new samples' centres, counted in old samples. `scale` is the new
-    size divided by the old one."""
+    """Return the positions of the new samples' centres, counted in old samples. `scale` is the
+    number of new samples for each old one."""
     return (jnp.arange(new_size, dtype=jnp.float32)[:, None] + 0.5) / scale - 0.5
 
 

@@ -8,17 +8,19 @@ from jaxtyping import Array, Float
 
 
 class Output(NamedTuple):
-    """Features of one picture, after the final norm.
+    """Features of one picture or text.
 
-    - `last_hidden_state`: rows for the class token, the registers, and the patches by rows. A
-      ConvNeXt has the mean of its last map and then its pixels.
-    - `pooler_output`: one vector for the picture (`zoo info` describes it).
+    - `last_hidden_state`: rows for the class token, the registers, and the patches by rows, after
+      the final norm. A ConvNeXt has the mean of its last map and then its pixels. A network for
+      texts has the tokens.
+    - `pooler_output`: one vector for the picture or text (`zoo info` describes it).
     - `logits`: the logits of a classifier.
     - `hidden_states`: the states of the requested layers, as tokens or as maps.
     - `attentions`: the attention weights of each token for each token, which sum to 1 in a row, in
       the requested layers, or in the last one if none are requested. Empty unless attentions are
       requested.
-    - `class_attention`: the part of these weights that the class token has for the patches.
+    - `class_attention`: the part of these weights that the class token has for the patches; empty
+      without a class token.
     - `image_embeds`, `text_embeds`: the `pooler_output` of CLIP's networks again, under the name in
       transformers' classes, which other programs expect.
     """
@@ -93,16 +95,21 @@ Returned: TypeAlias = Output | Depth | Masks | Detections | ClassMap | Similarit
 def by_name(
     output: Returned, layers: Sequence[int] = (), fields: Sequence[str] = ()
 ) -> OrderedDict[str, Any]:
-    """Return the outputs of a network by their names in a file, in the file's order. The outputs
-    may be abstract, or those of a batch. Outputs that are None are left out.
+    """Return the outputs of a network by their names in a file, in the order of the fields of
+    `output`. The outputs may be abstract, or those of a batch. Outputs that are None or an empty
+    tuple are left out.
 
     **Arguments:**
 
     - `output`: the result of a network.
-    - `layers`: the requested layers. An output of a layer has the layer's number in its name, as in
-      `attentions_3`. Without requested layers, such an output has the name of its field.
-    - `fields`: fields of the output that are returned; by default all. Hidden states, which exist
-      only on request, are always included.
+    - `layers`: the requested layers. An output of a layer has the layer's number in its name:
+      `hidden_state_3`, `attentions_3`, `class_attention_3`. Without requested layers, attention
+      weights have the name of their field.
+    - `fields`: names of the fields of `output` that are returned; empty for all. Hidden states,
+      which exist only on request, are always included. Unknown names are ignored.
+
+    **Raises** `ValueError` if a tuple in `output` is not empty and has another length than
+    `layers`.
     """
     outputs: OrderedDict[str, Any] = OrderedDict()
     for field, value in output._asdict().items():

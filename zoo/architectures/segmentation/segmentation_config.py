@@ -19,7 +19,8 @@ MASK_PROBABILITIES = "attn_mask_probs"
 
 def _read_masked(leaves: Mapping[str, Any]) -> tuple[bool, ...]:
     """Return, for each of the last blocks, whether queries attend only to the patches in their
-    masks. The tuple is empty if they do so in no block.
+    masks: whether the entry of `attn_mask_probs` is positive. The tuple is empty if they do so in
+    no block.
 
     `leaves` are the arrays of a checkpoint by path.
     """
@@ -58,8 +59,8 @@ class MaskConfig(OnBackbone):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the network has as many blocks as `query_blocks`, and a pixel of a mask covers at
-        least one pixel of the picture."""
+        """Whether the network has at least `query_blocks` blocks, and a pixel of a mask covers a
+        whole number of pixels of the picture along each side."""
         # Shifting back avoids `2 ** upscalings`, which has no upper bound.
         is_exact = self.mask_stride << self.upscalings == self.stride
         return self.query_blocks <= self.depth and is_exact
@@ -72,8 +73,8 @@ class MaskConfig(OnBackbone):
 
 
 def _count_layers(config: SegmenterConfig, shapes: Shapes) -> int:
-    """Return the number of blocks whose patches are read. The batch norm has the channels of all of
-    them."""
+    """Return the number of blocks whose patches are read: the channels of the batch norm, divided
+    by those of a token."""
     return length(shapes, "batch_norm.weight") // config.dim
 
 
@@ -95,7 +96,7 @@ class SegmenterConfig(OnBackbone):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the backbone has as many blocks as are read."""
+        """Whether the backbone has at least `layers` blocks."""
         return self.layers <= self.depth
 
     @property

@@ -82,8 +82,8 @@ class Eomt(BackboneNetwork):
 
     In training, queries attend only to the patches in their masks, with a probability that
     decreases to 0. `attn_mask_probs` has this probability for each of the last blocks. If training
-    was not completed, it is 1 in some blocks, and queries still attend in this way there. These
-    blocks are `masked`.
+    was not completed, it is positive in some blocks, and queries still attend in this way there.
+    These blocks are `masked`.
 
     Source: Kerssies et al., 2025, arXiv:2503.19108; `EomtDinov3ForUniversalSegmentation` of
     transformers.
@@ -145,7 +145,7 @@ class Eomt(BackboneNetwork):
 
         **Arguments:**
 
-        - `x`: the queries, then the tokens of the picture.
+        - `x`: the queries, then the tokens of the picture, before the final norm.
         - `height`, `width`: the numbers of patches along each side.
         """
         vit, count = self.backbone, len(self.queries)
@@ -161,7 +161,8 @@ class Eomt(BackboneNetwork):
         self, masks: Float[Array, "masks height2 width2"], height: Size, width: Size
     ) -> Mask:
         """Return the attention mask in which a query may not attend to patches outside its own
-        mask.
+        mask. It has a row and a column for each query and token, and is True where the row may
+        attend to the column.
 
         All other tokens attend to all tokens, and queries attend to all tokens before the patches.
         A patch is in a query's mask if the mean of the pixels in the middle of the patch is

@@ -31,10 +31,12 @@ def _network_class() -> Callable[..., Any]:
 
 
 def _complete(config: SwinConfig, facts: CheckpointFacts) -> SwinConfig:
-    """Return the configuration with the values that a checkpoint's settings state.
+    """Return the configuration with the values that a checkpoint's settings state, and with the
+    scores that fit its classes.
 
-    The windows of earlier training are used only if the settings have one for each stage. The size
-    of the training pictures determines the grid of patches.
+    The windows of earlier training are used only if the settings have at least one for each stage.
+    The size of the training pictures, in whole patches, determines `grid`, which is unchanged if
+    the settings do not state the size.
     """
     result = replace(
         with_settings(config, facts.settings), scores=facts.choose_scores(config.classes)
@@ -48,11 +50,11 @@ def _complete(config: SwinConfig, facts: CheckpointFacts) -> SwinConfig:
 
 
 def _training_image(settings: Settings) -> TwoInts | None:
-    """Return (height, width) of the pictures of training; None if the settings do not state two
-    positive integers.
+    """Return (height, width) of the pictures of training; None if the settings do not state it, or
+    not as one or two positive integers. One integer is the side of a square.
 
-    transformers has the setting `image_size`. timm has arguments of its function, or else the size
-    in `pretrained_cfg`.
+    It is transformers' setting `image_size`, or else timm's argument `image_size` or `img_size`, or
+    else `input_size` of `pretrained_cfg`.
     """
     arguments = settings.model_args
     size = settings.get("image_size")

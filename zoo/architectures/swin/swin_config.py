@@ -51,7 +51,7 @@ def _ratio(config: SwinConfig, shapes: Shapes) -> float:
 
 
 def _has_bias(config: SwinConfig, shapes: Shapes) -> bool:
-    """Return True if the queries and values of a checkpoint have biases."""
+    """Return True if the queries and values of a checkpoint's first block have biases."""
     return shapes(f"{FIRST_BLOCK}attn.q_bias") is not None
 
 
@@ -128,8 +128,10 @@ class SwinConfig(MultiStageConfig):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether every stage has a number of heads that divides its channels, an entry in
-        `pretrained`, and a map of at least one pixel."""
+        """Whether there is at least one stage, every stage has a number of heads that divides its
+        channels, an entry in `pretrained`, and a map of at least one pixel in training, and the
+        number of blocks and of channels is within the limits. `pretrained` may have more
+        entries."""
         stages = len(self.depths)
         # transformers has four windows of earlier training by default, for any number of stages.
         if not 0 < stages == len(self.heads) <= len(self.pretrained):
@@ -157,15 +159,18 @@ class SwinConfig(MultiStageConfig):
 
     @property
     def windows(self) -> tuple[StageWindows, ...]:
-        """Windows of each stage. Their size does not depend on the picture: it is that of the
-        pictures of training."""
+        """Windows of each stage. They depend on the pictures of training, but not on the picture
+        that the network gets."""
         return tuple(self._stage_windows(stage) for stage in range(len(self.depths)))
 
     def _stage_windows(self, stage: int) -> StageWindows:
-        """Return the windows of the stage with this index, by the rules of the library.
+        """Return the windows of the stage with this index, counted from 0, by the rules of the
+        library.
 
-        A window is not larger than the map of the stage in training, and is not shifted if it is as
-        large as the map.
+        A window is not larger than the map of the stage in training. The shift is half of `window`;
+        0 along an axis on which the map is not larger than `window`. The size of the map is rounded
+        down in transformers, and up in timm. In transformers both axes have the values of the
+        height.
         """
         if self.library == "transformers":
             sides = [side >> stage for side in self.grid]

@@ -49,9 +49,11 @@ def pad_to_multiples(
 
 def relative_distances(window: TwoInts, pretrained: int) -> Float[np.ndarray, "distances 2"]:
     """Return the possible distances (rows, columns) between two pixels of a window, on a
-    logarithmic scale. There is one row for each distance.
+    logarithmic scale. There is one row for each distance, from the most negative one on; the
+    distance in columns changes fastest.
 
-    A distance `d`, relative to the largest one in training, becomes `sign(d) log2(1 + 8 |d|) / 3`.
+    A distance `d`, relative to the largest one in a window of earlier training, or else in this
+    window, becomes `sign(d) log2(1 + 8 |d|) / 3`.
 
     **Arguments:**
 
@@ -229,8 +231,11 @@ class SwinBlock(eqx.Module):
     def attend_windows(
         self, x: Float[Array, "height width dim"]
     ) -> Float[Array, "height width dim"]:
-        """Return the map after attention within its windows, of the same shape. The map is padded
-        to complete windows, and the padding is removed again."""
+        """Return the map after attention within its windows, of the same shape.
+
+        The map is shifted by `shift` if that is not (0, 0), and padded to complete windows. Both
+        are undone afterwards. The residual and the norm are not applied.
+        """
         height, width, _ = x.shape
         window, (down, across) = self.attn.window, self.shift
         y = pad_to_multiples(x, window) if self.pads_first else x
@@ -397,8 +402,8 @@ class SwinTransformer(FeatureNetwork):
 
         - `pixel_values`: preprocessed RGB, not necessarily square. Incomplete patches at the right
           and bottom edge are filled with zeros.
-        - `layers`: numbers of stages, counted from 1, whose maps are returned as `hidden_states`,
-          before they are halved. Only the last stage has a norm.
+        - `layers`: numbers of stages, counted from 1, whose maps are returned as `hidden_states` in
+          this order, before they are halved. Only the map of the last stage is normalised.
         - `as_maps`: whether `hidden_states` are maps `[dim, height, width]`. Otherwise they are
           rows of pixels.
 

@@ -40,9 +40,19 @@ def _complete(config: ViTConfig, facts: CheckpointFacts) -> ViTConfig:
     """Return the configuration with the values that a checkpoint's settings state, or else with the
     defaults of the source library.
 
-    The name of timm's architecture determines options of it, such as the activation. timm pools
-    before every classifier, and a custom head takes the vector that its settings or the source
-    library choose.
+    If the tensors have timm's names, the name of timm's architecture in the settings determines the
+    activation and the epsilon of norms. The settings also determine the scores and the grid of
+    learned positions.
+
+    A classifier whose input tensor shapes do not determine (`head_tokens` is None) takes the mean
+    of the patches (`head_tokens=0`) in these cases:
+
+    - a custom head: if the settings state timm's pooling "avg", or the network does not pool;
+    - in timm's names with DINOv3's rotary positions: unless the settings state "token";
+    - in other names than timm's: if the network pools by attention or not at all, or is CLIP's.
+
+    In timm's names without DINOv3's rotary positions and without a custom head, the field `pool` is
+    changed instead, as in `_pooled_by_timm`.
     """
     timm_name = facts.settings.architecture if facts.settings and facts.naming == "timm" else ""
     defaults = replace(
@@ -73,8 +83,9 @@ def _complete(config: ViTConfig, facts: CheckpointFacts) -> ViTConfig:
 def _pooled_by_timm(config: ViTConfig, pool: str) -> ViTConfig:
     """Return the configuration with the pooling that timm applies before every classifier.
 
-    `pool` is timm's setting: "avg", "token", or empty if it is not stated. The configuration is
-    returned unchanged if the setting agrees with it, or does not fit the network.
+    `pool` is timm's setting; empty if it is not stated. "avg" replaces the class token by the mean
+    of the patches, except in a distilled network. "token" replaces the mean by the class token, if
+    there is one. In all other cases the configuration is returned unchanged.
     """
     if pool == "avg" and config.pool == "token" and not config.distilled:
         return replace(config, pool="mean")
@@ -130,8 +141,9 @@ def _custom_head_inputs(config: ViTConfig) -> dict[str, str] | None:
 
 
 def _read_network(config: ViTConfig, network: VisionTransformer) -> ViTConfig:
-    """Return the configuration with the classifier and the number of blocks that a network in
-    memory has. A user may have removed them."""
+    """Return the configuration with the number of classes, the classifier of the distillation token
+    and the number of blocks that a network in memory has. A user may have removed the head or
+    blocks."""
     classes = len(network.head.weight) if network.head else 0
     return replace(
         config,

@@ -78,13 +78,15 @@ class ViTConfig(FeatureConfig):
       registers, and whether there is a token for masked patches.
     - `positions`, `rope`: learned and rotary positions; None without them.
     - `head_blocks`: additional blocks after the final norm, with their own norm; None without them.
-    - `pool`: the source of `pooler_output`: the class token, the mean of the patches, both
-      concatenated, or attention with a learned query; None for no pooling.
+    - `pool`: the source of `pooler_output`: the class token ("token"), the mean of the patches
+      ("mean"), both concatenated ("both"), or attention with a learned query ("attention"); None
+      for no pooling.
     - `projection`: the number of channels that a linear layer projects the pooled vector to; None
       without one.
     - `classes`: the number of classes of a linear classifier of the pooled vector; 0 without one.
-    - `head_tokens`: if not None, the classifier takes the class tokens of this many last blocks,
-      followed by the mean of the last block's patches.
+    - `head_tokens`: None if the classifier takes the pooled vector. Otherwise it takes the class
+      tokens of this many last blocks, followed by the mean of the last block's patches; with 0
+      only the mean.
     - `distilled`: whether the token after the class token has its own classifier, so that `logits`
       are the mean of both. DeiT's distillation token is a register with a learned position.
     - `scores`: how scores are computed from logits: softmax for exclusive classes, sigmoid for
@@ -188,8 +190,14 @@ class ViTConfig(FeatureConfig):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the fields fit each other: the number of heads divides the channels, and the
-        tokens that are pooled, rotated and classified exist."""
+        """Whether the fields fit each other.
+
+        The number of heads divides the channels. With rotary positions, a head has a multiple of 4
+        channels; ViT-5's also need a class token and a square number of registers. The table of
+        learned positions has at most as many rows for registers as there are registers. The tokens
+        and blocks that are pooled or classified exist. A classifier of the pooled vector takes a
+        vector of the width of a token.
+        """
         heads_fit = self.dim % self.heads == 0
         # RoPE has two axes, and rotates pairs of channels.
         rope_fits = self.rope is None or self.head_dim % 4 == 0
@@ -296,5 +304,5 @@ class OnBackbone(NoFeaturesConfig):
     @property
     def native(self) -> tuple[int, int] | None:
         """(height, width) of the pictures that learned positions were trained on; None without
-        learned positions."""
+        learned positions, or if their grid is not known yet."""
         return self.backbone.native

@@ -91,6 +91,9 @@ class VisionTransformer(FeatureNetwork):
         - `config`: the sizes.
         - `identity`: the metadata of the network.
         - `key`: draws the initial parameters.
+
+        **Raises** `ValueError` if the network pools or classifies a class token that it does not
+        have.
         """
         if (config.pool in ("token", "both") or config.head_tokens) and not config.cls_token:
             raise ValueError(
@@ -165,15 +168,16 @@ class VisionTransformer(FeatureNetwork):
 
         - `pixel_values`: preprocessed RGB, not necessarily square. Pixels at the right and bottom
           edge that do not fill a patch are ignored.
-        - `layers`: numbers of blocks, counted from 1, whose tokens are returned as `hidden_states`,
-          after the final norm.
+        - `layers`: numbers of blocks, counted from 1, whose tokens are returned as `hidden_states`
+          in this order, after the final norm. They have no norm in a network that applies it to
+          the pooled vector instead.
         - `as_maps`: whether `hidden_states` are maps `[dim, height, width]` of the patches.
           Otherwise they are rows of all tokens.
         - `attentions`: whether the attention weights are returned of the blocks in `layers`, or of
           the last block if `layers` is empty.
 
         **Returns** an `Output` whose `last_hidden_state` has `prefix_tokens + height * width` rows,
-        with the vectors that are computed from them. Fields that the network does not have are
+        with the vectors that are computed from them. Vectors that the network does not compute are
         None.
 
         **Raises** `ValueError` for a block that does not exist.
@@ -229,8 +233,8 @@ class VisionTransformer(FeatureNetwork):
     def select_class_attention(
         self, attentions: Sequence[Float[Array, "heads tokens tokens"]]
     ) -> tuple[Float[Array, "heads patches"], ...]:
-        """Return the part of the attention weights that the class token has for each patch, for
-        each layer in `attentions`. Return an empty tuple if the network has no class token."""
+        """Return the attention weights of the class token (query) for each patch (key), for each
+        entry of `attentions`. Return an empty tuple if the network has no class token."""
         if self.cls_token is None:
             return ()
         return tuple(weights[:, 0, self.prefix_tokens :] for weights in attentions)
@@ -239,7 +243,7 @@ class VisionTransformer(FeatureNetwork):
         self, patches: Float[Array, "dim height width"]
     ) -> tuple[Float[Array, "tokens dim"], Size, Size]:
         """Return the tokens before the first block, and the height and width of the grid of
-        patches.
+        patches. `patches` is the result of `patch_embed`.
 
         The tokens are the class token, the registers, and the patches by rows, with their learned
         positions. CLIP's norm before the blocks is applied to them.
@@ -273,7 +277,11 @@ class VisionTransformer(FeatureNetwork):
 
     def pool_tokens(self, x: Float[Array, "tokens dim"]) -> Float[Array, " width"] | None:
         """Return one vector for the picture, after the projection if there is one; None if the
-        network does not pool."""
+        network does not pool.
+
+        `x` are the tokens of `last_hidden_state`. Attention with a learned query reads only the
+        patches. A network with `pooled_norm` applies the final norm to the vector.
+        """
         if self.attn_pool is not None:
             pooled = self.attn_pool(x[self.prefix_tokens :] if self.prefix_tokens else x)
         elif self.pool is not None:
@@ -290,11 +298,11 @@ class VisionTransformer(FeatureNetwork):
         previous: Sequence[Float[Array, "tokens dim"]],
     ) -> Float[Array, " classes"] | None:
         """Return the logits of the classifier; None if the network has no classifier, or no vector
-        for it.
+        for it. With a distillation token, they are the mean of the logits of both classifiers.
 
         **Arguments:**
 
-        - `x`: the tokens of the last block, after the final norm.
+        - `x`: the tokens of `last_hidden_state`.
         - `pooled`: the pooled vector; None if the network does not pool.
         - `previous`: the tokens of each block before the last one, without the final norm.
         """

@@ -32,8 +32,8 @@ DINOV3_SETTINGS: Template = (
 
 
 def _image_size(config: ViTConfig) -> int | list[int]:
-    """Return transformers' setting of the size of pictures: one number if they are square,
-    otherwise [height, width]."""
+    """Return transformers' setting of the size of the pictures of training: one number if they are
+    square, otherwise [height, width]."""
     assert config.native is not None
     height, width = config.native
     return height if height == width else [height, width]
@@ -58,7 +58,7 @@ def _integer_ratio(config: ViTConfig) -> int:
 
     It is the ratio of the channels inside the feed-forward network to those of a token. For a gated
     network it is that ratio times 1.5, because transformers takes two thirds of the product and
-    rounds it up to a multiple of 8.
+    rounds it up to a multiple of 8. The result is rounded down.
     """
     return int(config.hidden * (1.5 if _is_gated(config) else 1) / config.dim)
 
@@ -187,8 +187,13 @@ def vit_class(config: ViTConfig) -> TransformersClass:
 
 
 def _has_no_options(config: ViTConfig) -> bool:
-    """Return True if a network has learned positions, and none of the norms and tokens that only
-    timm's networks have."""
+    """Return True if a network has learned positions and none of the options that transformers'
+    classes with learned positions lack.
+
+    These are rotary positions, a norm before the blocks, norms of queries and keys, a final norm of
+    the pooled vector, patches without a bias, and a table of positions without a row for the class
+    token that the network has.
+    """
     positions = config.positions
     if positions is None or config.rope is not None or positions.cls_token != config.cls_token:
         return False
@@ -196,8 +201,8 @@ def _has_no_options(config: ViTConfig) -> bool:
 
 
 def _class_with_learned_positions(config: ViTConfig) -> TransformersClass | None:
-    """Return the transformers class of a network with learned positions; None if no class computes
-    it."""
+    """Return the transformers class of a network for which `_has_no_options` is True: a SigLIP,
+    DINOv2, DeiT or plain ViT; None if no class computes it."""
     if config.pool in ("attention", None) and not config.cls_token:
         if not config.classes:
             return SIGLIP if config.pool else SIGLIP_BARE
@@ -243,8 +248,9 @@ def _equimo_layers(config: ViTConfig) -> dict[str, Any]:
 
 
 def _equimo_positions(config: ViTConfig) -> dict[str, Any]:
-    """Return Equimo's settings of learned positions; empty without them. **Raises** `BadRequest`
-    for a grid that is not square, which Equimo does not support."""
+    """Return Equimo's settings of learned positions, of the size of their pictures and of the class
+    token; empty without learned positions. **Raises** `BadRequest` for a grid that is not square,
+    which Equimo does not support."""
     positions = config.positions
     if positions is None:
         return {}
@@ -259,7 +265,8 @@ def _equimo_positions(config: ViTConfig) -> dict[str, Any]:
 
 
 def _equimo_rope(config: ViTConfig) -> dict[str, Any]:
-    """Return Equimo's settings of ViT-5's rotary positions; empty for other networks."""
+    """Return Equimo's settings that only ViT-5 has: those of its rotary positions, its kind of
+    norm, and the biases and norms of queries and keys; empty for other networks."""
     rope = config.rope
     if not isinstance(rope, RopeGrid):
         return {}

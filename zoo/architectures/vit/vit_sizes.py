@@ -39,8 +39,8 @@ layer to the columns of the last one."""
 
 
 def read_feed_forward(config: ViTConfig, shapes: Shapes) -> str:
-    """Return the kind of feed-forward network that a checkpoint has; empty if its leaves are of no
-    kind, or of several kinds.
+    """Return the kind of feed-forward network that a checkpoint's first block has, a key of
+    `FEED_FORWARD`; empty if its leaves are of no kind, or of several kinds.
 
     `config` is not used; it is an argument of every reader of a size.
     """
@@ -75,8 +75,8 @@ def read_projection(config: ViTConfig, shapes: Shapes) -> int | None:
 
 
 def read_heads(config: ViTConfig, shapes: Shapes) -> int:
-    """Return the number of heads that the rotary periods of a checkpoint determine. Without
-    periods, return the number in `config`."""
+    """Return the number of heads that DINOv3's rotary periods in a checkpoint determine. For other
+    positions, or without periods, return the number in `config`."""
     periods = length(shapes, PERIODS)
     if isinstance(config.rope, RopePeriods) and periods:
         return length(shapes, PATCHES) // (4 * periods)
@@ -85,7 +85,7 @@ def read_heads(config: ViTConfig, shapes: Shapes) -> int:
 
 def describe_missing_heads(config: Any, shapes: Shapes, settings: object) -> str:
     """Return a description of the number of heads, for the message that no file states it. Return
-    an empty text if rotary periods determine the number."""
+    an empty text if the checkpoint has rotary periods, which determine the number."""
     if shapes(PERIODS) is not None:
         return ""
     return 'how many heads share them. Write {"num_attention_heads": NUMBER}'
@@ -95,8 +95,9 @@ def describe_missing_activation(config: ViTConfig, shapes: Shapes, settings: Any
     """Return a description of the kind of GELU, for the message that no file states it. Return an
     empty text if it need not be stated.
 
-    It must be stated for a checkpoint of CLIP in timm's names. In CLIP's own names, other settings
-    determine it.
+    It must be stated for a CLIP in timm's names: a network with a norm before the blocks, whose
+    final norm is applied to all tokens. If the settings state the name of timm's architecture, that
+    determines it. In CLIP's own names, other settings determine it.
     """
     of_timm = settings is not None and settings.architecture
     if of_timm or not config.pre_norm or config.pooled_norm:
@@ -108,8 +109,9 @@ def describe_missing_activation(config: ViTConfig, shapes: Shapes, settings: Any
 
 
 def count_head_tokens(config: ViTConfig, shapes: Shapes) -> int | None:
-    """Return the number of class tokens that a checkpoint's classifier takes in addition to the
-    mean of the patches; None if it takes the pooled vector, or if there is no classifier."""
+    """Return the number of class tokens that a checkpoint's classifier takes before the mean of the
+    patches. Return None if there is no classifier. For a classifier of the width of a token, return
+    `config.head_tokens`."""
     return _head_tokens(config, shapes(HEAD_WEIGHT), length(shapes, PATCHES))
 
 
@@ -119,14 +121,15 @@ def has_two_heads(config: ViTConfig, shapes: Shapes) -> bool:
 
 
 def with_classes(config: ViTConfig, head: Shape | None) -> ViTConfig:
-    """Return the configuration with another classifier.
+    """Return the configuration with another classifier, and without one for the distillation token.
 
-    The width of its weight determines the tokens that it takes: the pooled vector, or the mean of
-    the patches after some class tokens.
+    The width of its weight determines its input. A classifier of the width of a token takes what
+    `config` states. A wider one takes some class tokens, followed by the mean of the patches.
 
     **Arguments:**
 
-    - `head`: the shape `(classes, width)` of the weight; None for no classifier.
+    - `head`: the shape `(classes, width)` of the weight. There is no classifier for None, or for a
+      shape that does not have two axes.
     """
     tokens = _head_tokens(config, head, config.dim)
     classes = head[0] if head and len(head) == 2 else 0
@@ -140,8 +143,8 @@ def _head_tokens(config: ViTConfig, head: Shape | None, dim: int) -> int | None:
     **Arguments:**
 
     - `head`: the shape `(classes, width)` of its weight; None without one.
-    - `dim`: the number of channels of a token. A classifier of this width takes the vector that
-      `config` states.
+    - `dim`: the number of channels of a token. For a classifier of this width, the result is
+      `config.head_tokens`.
     """
     if not head or len(head) != 2 or not head[0]:
         return None
@@ -178,7 +181,11 @@ vector."""
 
 def _with_tokens(config: ViTConfig, shapes: Shapes) -> ViTConfig:
     """Return the configuration with the class token, the registers and the learned positions that a
-    checkpoint has."""
+    checkpoint has.
+
+    The numbers of rows decide whether the table of positions has rows for the class token and the
+    registers. The grid is left at 0, and is read later.
+    """
     cls_token = shapes("cls_token") is not None
     registers = length(shapes, "reg_tokens")
     prefix = cls_token + registers
@@ -206,7 +213,9 @@ def _is_square(count: int) -> bool:
 
 
 def _with_norms(config: ViTConfig, shapes: Shapes) -> ViTConfig:
-    """Return the configuration with the norms, layer scales and biases that a checkpoint has."""
+    """Return the configuration with the norm before the blocks, the norms of queries and keys, the
+    layer scales and the bias of patches that a checkpoint has. With a norm before the blocks, the
+    epsilon is CLIP's, 1e-5."""
     pre_norm = shapes("pre_norm.weight") is not None
     return replace(
         config,
@@ -221,7 +230,7 @@ def _with_norms(config: ViTConfig, shapes: Shapes) -> ViTConfig:
 def _with_pool(config: ViTConfig, shapes: Shapes) -> ViTConfig:
     """Return the configuration with the pooling that the tensors of a checkpoint imply: attention
     if they have its query, the mean if there is a norm of the pooled vector or no class token,
-    otherwise the class token."""
+    otherwise the class token. `pooled_norm` is set too."""
     pooled_norm = shapes(f"{AVERAGED_NORM}.weight") is not None
     if shapes("attn_pool.latent") is not None:
         return replace(config, pool="attention", pooled_norm=pooled_norm)
@@ -289,17 +298,17 @@ def timm_activation(architecture: str) -> Activation | None:
 def timm_norm_eps(config: ViTConfig, architecture: str) -> float:
     """Return the epsilon of the norms of timm's architecture with this name.
 
-    Tensors with a norm before the blocks are read as CLIP's, whose epsilon is 1e-5. Other
-    architectures with `pre_norm` keep timm's default, 1e-6. For an empty name, return the epsilon
-    of the configuration.
+    It is timm's default, 1e-6, for a network with a norm before the blocks whose name does not
+    contain "clip": its tensors were read as CLIP's, with 1e-5. In all other cases, also for an
+    empty name, it is the epsilon of the configuration.
     """
     is_not_clip = architecture and config.pre_norm and "clip" not in architecture
     return 1e-6 if is_not_clip else config.norm_eps
 
 
 def find_unsupported_timm_option(architecture: str) -> str:
-    """Return the option of the timm architecture with this name that no network of the zoo
-    supports; empty if it has no such option."""
+    """Return the argument of timm's model class, such as `norm_layer`, that the architecture with
+    this name uses and that no network of the zoo supports; empty if there is none."""
     options = (
         option for name, option in UNSUPPORTED_TIMM_OPTIONS.items() if name.fullmatch(architecture)
     )
