@@ -26,12 +26,12 @@ def load_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sh
 
     - `checkpoint`: the checkpoint, or a view of it. If it contains several networks,
       `weights.views.narrow_to_model` selects one.
-    - `naming`: the naming of its tensors.
+    - `naming`: the naming of its tensors, which must have a rule for every leaf of the model.
     - `shapes`: the shape of each leaf of the model by path.
 
-    **Raises** `MappingError` if the file does not match the model or several networks in it match,
-    `BadValues` if a mask contains NaN or if a tensor that the model does not use has other values
-    than the naming says, and `WrongDigest` if the name of the file contains another digest.
+    **Raises** `WrongDigest` if the name of the file contains another digest, `MappingError` if the
+    file does not match the model or several networks in it match, and `BadValues` if a mask
+    contains NaN, or if a tensor that the model does not use has other values than the naming says.
     """
     digest = checkpoint.sha256()
     check_digest_in_name(checkpoint.path, digest)
