@@ -256,8 +256,8 @@ def promised_digest(path: Path) -> str:
 
 
 def check_digest_in_name(path: Path, digest: str) -> None:
-    """Raise `WrongDigest` if the name of a file contains digits (`promised_digest`) with which
-    `digest`, the file's sha256, does not begin. A name without such digits is accepted."""
+    """Raise `WrongDigest` if `digest`, the sha256 of a file, does not begin with the digits in the
+    file's name (`promised_digest`). A name without such digits is accepted."""
     if not digest.startswith(promised_digest(path)):
         raise WrongDigest(
             f"{path} is damaged, or another file: its name says that its sha256 begins with "

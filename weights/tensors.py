@@ -20,8 +20,8 @@ class LazyTensor:
     - `shape`: the sizes of the axes.
     - `dtype`: the name of the dtype in the file, such as `bfloat16`. For a tensor of an unknown
       type, the name of its class.
-    - `read`: a function that reads the values as float32. It raises `TypeError` if `dtype` is not
-      one of `FLOATS`.
+    - `read`: a function that reads the values. It returns float32 if `dtype` is one of `FLOATS`.
+      For a tensor of a checkpoint with another dtype, it raises `TypeError`.
     """
 
     shape: tuple[int, ...]

@@ -33,8 +33,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """Open the checkpoint at a path, which may be a file or a folder. Values of tensors are not
     read yet.
 
-    The other file of a pair is read too, in a folder or for the file of a head or a text tower: a
-    head and its backbone, or two towers.
+    A head without its backbone and its backbone, or a text tower and its image tower, are joined:
+    for their folder, and for the file of the head or of the text tower.
 
     **Raises** `WeightsNotFound` if there is none or it cannot be read, and another `WeightsError`
     if it is damaged or its format is not supported.

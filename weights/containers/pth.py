@@ -48,7 +48,7 @@ def read_pth(source: FileBytes, members: Mapping[str, zipfile.ZipInfo]) -> Check
     Tensors are named by their path in the saved value, such as `teacher.backbone.norm.weight`.
     `members` are the members of the zip archive by name.
 
-    **Raises** `NotACheckpoint` if the file is invalid or no tensor has a name with a letter, and
+    **Raises** `NotACheckpoint` if the file is invalid or the names of all tensors are numbers, and
     `UnsafeCheckpoint` if the saved value is an object, or contains objects but no tensors.
     """
     path = source.path

@@ -34,10 +34,11 @@ def tensor_bytes(tensor: LazyTensor) -> memoryview:
 
 def items_for(naming: Naming, values: Mapping[str, Float32], shapes: Mapping[str, Shape]) -> Items:
     """Return the tensors of a file in this naming by key, computed from the values of a model when
-    they are read. The result includes the copies that a complete file contains (`Naming.repeated`).
+    they are read. Their dtypes are those of Meta's files (`meta_names.published_dtype`).
 
-    Optional tensors are read at once. They are all left out if every one equals its default, and
-    otherwise all written.
+    The result includes the copies that a complete file contains (`Naming.repeated`), and zeros for
+    the biases of queries, keys and values that Equimo requires. Optional tensors are read at once.
+    They are all left out if every one equals its default, and otherwise all written.
 
     **Arguments:**
 

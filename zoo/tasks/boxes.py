@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 THRESHOLD = 0.5
-"""The least score of a box by default."""
+"""The score that a box must exceed by default."""
 
 
 class Box(NamedTuple):
