@@ -93,6 +93,10 @@ def _ends_with_segments(layer: str, segments: str) -> bool:
 def with_adapter(folder: Path, base: Checkpoint, namings: Iterable[Naming]) -> Checkpoint:
     """Return the checkpoint of the base network with an adapter merged into it.
 
+    Layers that were trained completely replace those of the base or are added. A matrix among them
+    that the base does not have in this shape is a new head, whose name becomes `Checkpoint.head`.
+    Weights are merged when they are read.
+
     **Arguments:**
 
     - `folder`: the folder of PEFT with the adapter.
@@ -193,10 +197,10 @@ def _read_adapter(folder: Path) -> tuple[Scales, Checkpoint]:
 
 
 def _is_mergeable(name: str, value: object) -> bool:
-    """Return True if an adapter whose setting `name` has this value can be merged: it is plain
+    """Return True if the value of an adapter's setting `name` allows merging: the adapter is plain
     LoRA, a product that is added to the weight.
 
-    A setting that is not known must be empty.
+    A setting that is not known must be empty: None, False, `""`, or an empty list or dictionary.
     """
     if name in MERGEABLE_VALUES:
         return value in MERGEABLE_VALUES[name]

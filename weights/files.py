@@ -35,13 +35,16 @@ PIECE = 32 << 20
 
 @contextmanager
 def report_damage(path: Path, kind: str, *errors: type[Exception]) -> Generator[None]:
-    """Run a block, and raise `NotACheckpoint` if it raises a `DamagedFile` or one of these other
+    """Run a block, and raise `NotACheckpoint` in place of a `DamagedFile` or of one of these other
     errors.
+
+    Other exceptions are raised unchanged, also a `NotACheckpoint` that is not a `DamagedFile`.
 
     **Arguments:**
 
     - `path`: the file that the block reads.
-    - `kind`: the kind of file, for the message: "PATH is not a valid KIND (…)".
+    - `kind`: the kind of file, for the message: "PATH is not a valid KIND (…)". The text of the
+      error stands in the parentheses.
     - `errors`: further types of errors that mean that the file is damaged.
     """
     caught: tuple[type[Exception], ...] = (DamagedFile, *errors)
@@ -83,7 +86,8 @@ class FileBytes:
     Several threads and forked processes may read at the same time. The file is closed by `close`,
     or with the last object that reads from it.
 
-    Reading **raises** `NotACheckpoint` if the file was changed or replaced after it was opened.
+    `read_into` and `sha256` **raise** `NotACheckpoint` if the file was changed or replaced after it
+    was opened. The other methods that read do not check this.
     """
 
     def __init__(self, path: Path):
@@ -104,10 +108,8 @@ class FileBytes:
         return BufferedReader(_Stream(self))
 
     def check_unchanged(self) -> None:
-        """Check that the path still names the file that was opened, with the same content.
-
-        **Raises** `NotACheckpoint` if it does not, and `OSError` if the file was deleted.
-        """
+        """Raise `NotACheckpoint` unless the path still names the file that was opened, with the
+        same size and modification time. **Raises** `OSError` if there is no file at the path."""
         if State.at(self.path) != self.state:
             raise NotACheckpoint(
                 f"{self.path} was changed while it was read: run the command again once "
@@ -121,7 +123,7 @@ class FileBytes:
 
     def read_into(self, offset: int, target: memoryview) -> None:
         """Fill `target` with the bytes at `offset`. **Raises** `NotACheckpoint` if the file ends
-        too early."""
+        too early or was changed."""
         while target:
             count = self.read_some(offset, target)
             if not count:
@@ -137,7 +139,7 @@ class FileBytes:
 
     def sha256(self, step: Callable[[int], None] | None = None) -> str:
         """Return the sha256 of the open file. `step`, if given, is called after each piece with its
-        number of bytes."""
+        number of bytes. **Raises** `NotACheckpoint` if the file was changed."""
         digest = _hash_stream(_Stream(self), self.state.size, step)
         self.check_unchanged()
         return digest
@@ -169,14 +171,15 @@ class _Stream(RawIOBase):
 
 
 def stored_dtype(dtype: str) -> np.dtype[Any]:
-    """Return numpy's dtype for numbers of this dtype in a file, which are little-endian."""
+    """Return numpy's little-endian dtype for a dtype name, such as `float32` or `bfloat16`."""
     return np.dtype(dtype).newbyteorder("<")
 
 
 def lazy_tensor(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTensor:
-    """Return a tensor whose values lie in a file without gaps.
+    """Return a tensor whose values are contiguous in a file.
 
-    Its values are read when they are used. A tensor that does not contain floats cannot be read.
+    Each call of its `read` reads the values from the file. It raises `TypeError` if `dtype` is not
+    one of `FLOATS`.
 
     **Arguments:**
 
@@ -191,10 +194,10 @@ def lazy_tensor(source: Bytes, offset: int, shape: Shape, dtype: str) -> LazyTen
 
 
 def read_values(source: Bytes, offset: int, shape: Shape, dtype: str) -> Float32:
-    """Return the values of a tensor of this shape in a file, as float32.
+    """Read the values of a tensor of this shape from a file, and return them as float32.
 
-    `offset` is the position of its first byte in `source`, and `dtype` its dtype there. Values that
-    are float32 in the file are not copied.
+    `offset` is the position of its first byte in `source`, and `dtype` its dtype there. Values of
+    other dtypes are converted.
     """
     values = np.empty(shape, stored_dtype(dtype))
     source.read_into(offset, values.reshape(-1).view(np.uint8).data)
@@ -242,15 +245,19 @@ DIGEST_IN_NAME = re.compile(r".*-(?=\d*[a-f])([0-9a-f]{8,64})(\.\w+)+", re.IGNOR
 
 
 def promised_digest(path: Path) -> str:
-    """Return the first digits of the sha256 that a file's name contains; empty if it contains
-    none."""
+    """Return the digits at the beginning of a sha256 that a file's name contains, in lower case;
+    empty if it contains none.
+
+    Names of torch.hub have 8 to 64 hexadecimal digits, of which at least one is a letter, between a
+    hyphen and the ending: `dinov2-0a1b2c3d.pth`.
+    """
     promise = DIGEST_IN_NAME.fullmatch(path.name)
     return promise[1].lower() if promise else ""
 
 
 def check_digest_in_name(path: Path, digest: str) -> None:
-    """Raise `WrongDigest` if the name of a file contains a sha256 that does not begin the file's
-    sha256 `digest`. A name without a sha256 is accepted."""
+    """Raise `WrongDigest` if `digest`, the sha256 of a file, does not begin with the digits in the
+    file's name (`promised_digest`). A name without such digits is accepted."""
     if not digest.startswith(promised_digest(path)):
         raise WrongDigest(
             f"{path} is damaged, or another file: its name says that its sha256 begins with "
@@ -274,19 +281,21 @@ class Checkpoint:
     - `tables`: lists and dictionaries of strings and numbers, such as class names, by path.
     - `unread`: names of other files in the folder that may contain networks.
     - `adapter`: name of the folder of an adapter that was merged into the tensors.
+    - `view_cache`: views of this checkpoint that have been searched, by naming and by whether they
+      include the linear layer.
 
-    A view contains only the tensors of one network (see `weights.views`). For it:
+    A view is a checkpoint that contains only the tensors of one network (see `weights.views`). For
+    it:
 
     - `tensors`: the tensors of the network, by their names in `naming`.
-    - `naming`: the naming of the network.
+    - `naming`: the naming of the network. None for a checkpoint that is not a view.
     - `prefix`: prefix of the network's names in the file.
-    - `head`: name of the linear layer on the network in the file, if it differs from the
-      publisher's.
+    - `head`: name of the custom linear layer on the network in the file; empty if there is none. If
+      a merged adapter has a new head, also a checkpoint that is not a view has its name here.
     - `head_is_custom`: whether the layer is custom, so that the library of the network does not
       determine its input.
     - `head_is_convolution`: whether the layer is a 1 x 1 convolution.
-    - `other_tensors`: the remaining tensors of the file.
-    - `view_cache`: cache of the views, by naming and by whether they include the linear layer.
+    - `other_tensors`: the remaining tensors of the file, by their names in the file.
     """
 
     path: Path
@@ -310,8 +319,8 @@ class Checkpoint:
 
     @cached_property
     def leaves(self) -> Mapping[str, str]:
-        """Leaves of the model that the tensors of a view stand for, by tensor name. Empty for a
-        checkpoint that is not a view."""
+        """Leaf of the model for each tensor of a view, by tensor name. Tensors that belong to no
+        leaf are left out. Empty for a checkpoint that is not a view."""
         if self.naming is None:
             return {}
         leaves = {key: self.naming.leaf(key) for key in self.tensors}
@@ -328,7 +337,8 @@ class Checkpoint:
 
         `step`, if given, is called after each piece with its number of bytes.
 
-        **Raises** `WrongDigest` if the name of one of several files contains another digest.
+        **Raises** `WrongDigest` if there are several files and the name of one contains another
+        digest. The name of a single file is not checked.
         """
         if len(self.files) == 1:
             return self.files[0].sha256(step)

@@ -55,8 +55,11 @@ def find_head(
     network: Mapping[str, LazyTensor],
     naming: Naming,
 ) -> FoundHead | None:
-    """Return the linear layer on a network, if it is the only layer outside of it. Return None if
-    there is none, or if there are other layers.
+    """Return the linear layer on a network, if it is the only layer outside of it.
+
+    Of the modules around the network, the innermost one with further trained tensors is searched.
+    Return None if there is no such layer, if there are other layers in that module, if the layer
+    does not take the network's output, or if the naming has no head.
 
     **Arguments:**
 
@@ -87,11 +90,11 @@ def find_head(
 def _match_publisher_head(
     prefix: str, network: Mapping[str, LazyTensor], naming: Naming
 ) -> FoundHead | None:
-    """Return the linear layer with the publisher's name that lies inside the module of the network.
-    It is a custom layer, because the publisher has it outside.
+    """Return the linear layer with the publisher's name, which lies inside the module of the
+    network in this file. It is a custom layer, because the publisher has it outside.
 
-    Return None if the naming has no such module around the network (`Naming.wrappers`), so that the
-    layer belongs inside.
+    Return None if the publisher has it inside too (`Naming.wrappers` is empty), so that it is a
+    part of the network.
     """
     if not naming.wrappers:
         return None
@@ -104,8 +107,9 @@ def _match_publisher_head(
 def _possible_widths(
     naming: Naming, network: Mapping[str, LazyTensor], width: int
 ) -> tuple[int, ...]:
-    """Return the numbers of input channels that a linear layer on a network may have: multiples of
-    the network's `width`, the number of channels of a token."""
+    """Return the numbers of input channels that a linear layer on a network may have: `width`, the
+    number of channels of a token, or its multiples in `CONCATENATED` if the network has a class
+    token."""
     has_token = leaf_shape(naming, network, "cls_token") is not None
     return tuple(count * width for count in (CONCATENATED if has_token else (1,)))
 
@@ -160,8 +164,8 @@ def _match_single_layer(
 def _layer_tensors(
     candidates: Mapping[str, LazyTensor], module: str, name: str
 ) -> dict[str, LazyTensor]:
-    """Return the weight and the bias of a linear layer, by the names that the naming gives them. A
-    missing bias is replaced by zeros.
+    """Return the weight, as a matrix, and the bias of a linear layer, by the names that the naming
+    gives them. A missing bias is replaced by zeros.
 
     **Arguments:**
 

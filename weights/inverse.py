@@ -11,7 +11,8 @@ from weights.tensors import LazyTensor
 
 
 def find_missing_leaves(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """Return the paths of the leaves that have none of their sources in a file.
+    """Return the paths of the leaves that have none of their sources in a file, and of those whose
+    rule has no sources, in the order of the plans.
 
     `plans` are the plans of all leaves, and `file` has the tensors by key.
     """
@@ -25,10 +26,11 @@ def find_missing_leaves(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor
 def invert(
     plans: Iterable[LeafPlan], leaves: Mapping[str, LazyTensor]
 ) -> dict[SourceKey, LazyTensor]:
-    """Return the tensors of a file in another naming, computed from the leaves of a model.
+    """Return the tensors of a file in another naming, as float32, by their source. They are
+    computed from the leaves of a model when they are read.
 
     If several leaves share a source, such as the parts of one matrix, its value is the sum of their
-    inverse transforms.
+    inverse transforms. Optional sources are included.
 
     **Arguments:**
 

@@ -17,16 +17,21 @@ PERIODS = "local_pos_embed.periods"
 
 
 def load_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
-    """Return the weights for a model from a checkpoint. The values are read when they are used.
+    """Return the weights for a model from a checkpoint.
+
+    The file is hashed, and the values of bias masks and of tensors that the model does not use are
+    checked. The weights themselves are read when they are used.
 
     **Arguments:**
 
-    - `checkpoint`: the checkpoint, or a view of it.
-    - `naming`: the naming of its tensors.
+    - `checkpoint`: the checkpoint, or a view of it. If it contains several networks,
+      `weights.views.narrow_to_model` selects one.
+    - `naming`: the naming of its tensors, which must have a rule for every leaf of the model.
     - `shapes`: the shape of each leaf of the model by path.
 
-    **Raises** `MappingError` if the file does not match the model, `BadValues` if a mask contains
-    NaN, and `WrongDigest` if the name of the file contains another digest.
+    **Raises** `WrongDigest` if the name of the file contains another digest, `MappingError` if the
+    file does not match the model or several networks in it match, and `BadValues` if a mask
+    contains NaN, or if a tensor that the model does not use has other values than the naming says.
     """
     digest = checkpoint.sha256()
     check_digest_in_name(checkpoint.path, digest)
@@ -35,8 +40,8 @@ def load_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sh
 
 
 def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]) -> Weights:
-    """Return the weights as `load_weights` does, but without computing the digest of the file. The
-    caller has to check the digest before it uses the weights."""
+    """Return the weights as `load_weights` does, but without computing the digest of the file.
+    `provenance.sha256` is None. The caller has to check the digest before it uses the weights."""
     tensors_in_file = narrow_to_model(checkpoint, naming, shapes).tensors
     plans = plan(naming.rules, shapes)
     tensors = map_tensors(naming, plans, tensors_in_file)
@@ -55,8 +60,8 @@ def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sha
 
 
 def check_masks(file: Mapping[str, LazyTensor]) -> None:
-    """Raise `BadValues` if a bias mask of a file contains NaN, which is its value before the model
-    is initialized. `file` has the tensors by key."""
+    """Raise `BadValues` if a tensor whose name ends in `.bias_mask` contains NaN, which is its
+    value before the model is initialized. `file` has the tensors by key."""
     keys = [key for key in file if key.endswith(".bias_mask") and file[key].dtype in FLOATS]
     if nan_masks := [key for key in keys if np.isnan(file[key].read()).any()]:
         raise BadValues(
@@ -68,7 +73,11 @@ def check_masks(file: Mapping[str, LazyTensor]) -> None:
 def matches_exactly(
     naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Shape]
 ) -> bool:
-    """Return True if a file in this naming contains exactly the tensors of a model.
+    """Return True if a file in this naming matches a model.
+
+    A file matches if the naming has a rule for every leaf of the model and `mapping.find_misfits`
+    finds nothing: no required tensor is missing, and no tensor inside the network is unexpected or
+    has a wrong shape or dtype. Optional tensors may be missing. No values are read.
 
     **Arguments:**
 
@@ -82,11 +91,13 @@ def matches_exactly(
 def find_nearest_naming(
     namings: Iterable[Naming], checkpoint: Checkpoint
 ) -> tuple[Naming, Checkpoint]:
-    """Return the naming that has the most tensor names of a view of the checkpoint, and this view.
+    """Return the naming that knows the largest number of tensor names in one of its views of the
+    checkpoint, and this view.
 
-    Among equals, the first one without a custom head is chosen.
+    Among equal numbers, a view without a custom head is preferred, then the order of `namings`.
 
-    **Raises** `NotACheckpoint` if no naming has at least half of a view's names.
+    **Raises** `NotACheckpoint` if that naming knows none of the view's names, or less than half of
+    them.
     """
     find_views = views_of(checkpoint)
     candidates = [(naming, view) for naming in namings for view in find_views(naming)]

@@ -23,7 +23,8 @@ def hold_lock(destination: Path, progress: Progress) -> Generator[None]:
     """Hold the lock of the file or folder `destination` while the block runs. Other processes that
     take the same lock wait.
 
-    If another process has the lock, this call reports that as a stage of `progress`, and waits.
+    The folder of the lock file is created if it does not exist. If another process has the lock,
+    this call reports that as a stage of `progress`, and waits.
 
     **Raises** `OSError` if the lock file cannot be written.
     """
@@ -50,7 +51,7 @@ def hold_lock(destination: Path, progress: Progress) -> Generator[None]:
 
 
 def try_lock(path: Path) -> Callable[[], None] | None:
-    """Acquire a lock file without waiting. Return a function that releases it.
+    """Acquire the lock file at `path` without waiting. Return a function that releases it.
 
     Return None if another process has the lock, or if the folder of the lock file does not exist.
     The lock also ends with the process.
@@ -66,7 +67,8 @@ def try_lock(path: Path) -> Callable[[], None] | None:
 
 
 def discard_locks() -> None:
-    """Remove the lock files that this process holds. Call it before the process is killed."""
+    """Remove the lock files of all blocks of `hold_lock` that this process runs. Call it before the
+    process is killed."""
     for path, held_lock in tuple(_HELD_LOCKS.items()):
         _remove_held(path, held_lock)
 

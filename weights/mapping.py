@@ -25,7 +25,8 @@ SHOWN_NAMES = 12  # longest list of names in a message
 
 @dataclass(frozen=True)
 class Rule:
-    """Mapping of a leaf, or of a family of leaves, to the keys of its sources.
+    """Mapping of a leaf, or of a family of leaves, to the keys of its sources. A source is a tensor
+    of a file from which the leaf is computed.
 
     **Arguments:**
 
@@ -47,6 +48,7 @@ class Rule:
         """Return the keys of the sources of the leaf `target`; None if the rule is not for this
         leaf.
 
+        The key of an optional source keeps its `?`. The result is empty for a rule without sources.
         For the rule `blocks.{i}.norm.{p}` ← `layer.{i}.norm2.{p}`, the leaf `blocks.3.norm.bias`
         has the source `layer.3.norm2.bias`.
         """
@@ -63,7 +65,8 @@ class Rule:
 
 
 def same_names(*paths: str) -> tuple[Rule, ...]:
-    """Return rules for leaves whose tensors in the file have the leaves' own paths as names."""
+    """Return a rule for each path, a leaf whose tensor in the file has the leaf's own path as its
+    name. Paths may contain placeholders."""
     return tuple(Rule(path, (path,)) for path in paths)
 
 
@@ -89,7 +92,8 @@ def prefix_rules(rules: Iterable[Rule], target: str, source: str) -> tuple[Rule,
 @cache
 def _pattern(path: str) -> re.Pattern[str]:
     """Return the regular expression of a path with placeholders such as `{i}`, which match one
-    segment. `**` matches one or more segments."""
+    segment. A placeholder that occurs twice matches the same segment both times. `**` matches one
+    or more segments."""
     pattern = re.escape(path).replace(re.escape("**"), ".+")
     for name in re.findall(r"{(\w+)}", path):
         placeholder = re.escape(f"{{{name}}}")
@@ -201,7 +205,7 @@ class Naming:
 
         `keys` are the keys of all other tensors. A placeholder in the pattern of a copy stands for
         every segment that follows the same beginning in these keys, such as the number of every
-        block.
+        block. A copy of a tensor that is not among `keys` is left out.
         """
         originals: dict[str, str] = {}
         for pattern, original in self.copies:
@@ -216,16 +220,19 @@ class Naming:
         return originals
 
     def leaf(self, key: str) -> str | None:
-        """Return the leaf that a tensor of a file belongs to; None if the naming has no leaf for
-        this key."""
+        """Return the leaf that has the tensor `key` as a source; None if there is none. Rules that
+        an earlier rule for the same leaf replaces are not considered."""
         candidates = (
             (rule, leaf) for rule in self._by_source.find(key) if (leaf := rule.leaf(key))
         )
         return next((leaf for rule, leaf in candidates if rule is self._find_rule(leaf)), None)
 
     def rename_key(self, key: str, other: Naming) -> str | None:
-        """Return the name that a tensor has in another naming of the same leaves; None if one of
-        the namings does not have the tensor."""
+        """Return the name that a tensor has in another naming of the same leaves.
+
+        Return None if one of the namings does not have the tensor, or if its leaf has another
+        number of sources there.
+        """
         leaf = self.leaf(key)
         keys, other_keys = (
             () if leaf is None else naming._sources(leaf) for naming in (self, other)
@@ -237,8 +244,8 @@ class Naming:
         )
 
     def _sources(self, leaf: str) -> tuple[str, ...]:
-        """Return the keys of the tensors of a leaf, including optional ones; empty if no rule
-        covers the leaf."""
+        """Return the keys of the tensors of a leaf, including optional ones, without `?`; empty if
+        no rule covers the leaf."""
         rule = self._find_rule(leaf)
         keys = None if rule is None else rule.match(leaf)
         return tuple(key.removesuffix("?") for key in keys or ())
@@ -270,14 +277,15 @@ class Naming:
 
     @cached_property
     def surplus(self) -> tuple[str, ...]:
-        """Patterns of all keys that a file may contain although the model does not use them."""
+        """Patterns of all keys that a file may contain although the model does not use them: those
+        of `zero`, `computed` and `copies`."""
         copy_patterns = (pattern for pattern, _ in self.copies)
         return (*self.zero, *self.computed, *copy_patterns)
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names of the linear layers on a network for pictures, the main one first. Empty for other
-        networks."""
+        """Names, in the file, of the linear layers on a network for pictures, the main one first.
+        Empty for a network without such layers and for networks of other inputs."""
         sources = {rule.target: rule.sources for rule in reversed(self.rules)}
         of_pictures = {"patch_embed.proj.weight", "blocks.0.downsample.conv.weight"} & {*sources}
         names = (name for leaf in ("head", "head_dist") for name in sources.get(leaf + ".{p}", ()))
@@ -352,10 +360,10 @@ def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
 
 
 def leaf_shape(naming: Naming, file: Mapping[str, LazyTensor], leaf: str) -> Shape | None:
-    """Return the shape that a leaf has with the tensors of a file.
+    """Return the shape of a leaf that is computed from the tensors of a file.
 
-    Return None if the file has no source of the leaf, or sources of other shapes than the rule is
-    for.
+    Only required sources are used. Return None if the file has none of them, if their shapes are
+    not those that the rule is for, or if no rule covers the leaf.
 
     **Arguments:**
 
@@ -374,16 +382,18 @@ def leaf_shape(naming: Naming, file: Mapping[str, LazyTensor], leaf: str) -> Sha
 
 
 def source_shapes(plans: Iterable[LeafPlan]) -> dict[str, Shape]:
-    """Return the shapes, by key, of all tensors of a complete file. `plans` are the plans of all
-    leaves of the model."""
+    """Return the shapes, by key, of all sources of leaves, including optional ones. `plans` are the
+    plans of the leaves."""
     return {source.key: source.shape for leaf_plan in plans for source in leaf_plan.sources}
 
 
 def map_tensors(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> dict[str, LazyTensor]:
-    """Return the leaves of a model, by path, from the tensors of a file. Values are read and
-    transformed when they are used.
+    """Return the leaves of a model, by path, from the tensors of a file.
+
+    The values of leaves are read and transformed when they are used. Tensors that the naming allows
+    although the model does not use them are read and checked at once.
 
     **Arguments:**
 
@@ -411,8 +421,9 @@ def map_tensors(
 def describe_misfits(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> list[str]:
-    """Return the reasons why a file does not match a model, one text for each kind of problem. The
-    list is empty if it matches. No values are read.
+    """Return the reasons why a file does not match a model, one text for each kind of problem that
+    `find_misfits` finds, with the number and the first of its keys. The list is empty if the file
+    matches. No values are read.
 
     `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
     """
@@ -427,8 +438,15 @@ def describe_misfits(
 def find_misfits(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> dict[str, list[str]]:
-    """Return the keys of a file that do not match a model, by the kind of problem: "missing",
-    "unexpected", "of another shape", "of another type". No values are read.
+    """Return the problems because of which a file does not match a model. No values are read.
+
+    The result always has the following four lists, which are empty if there is no such problem:
+
+    - "missing": keys of required sources that the file lacks.
+    - "unexpected": keys of the file that the model does not use, that the naming does not allow
+      (`Naming.surplus`), and that are not unrelated (`find_unrelated_keys`).
+    - "of another shape": texts with a key, its shape and the expected shape.
+    - "of another type": texts with the key and dtype of a tensor that does not contain floats.
 
     `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
     """
@@ -458,11 +476,13 @@ def find_misfits(
 def find_unrelated_keys(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> list[str]:
-    """Return the keys of a file that do not belong to the network: counters, single numbers, mask
-    tokens, and tensors of other modules.
+    """Return the keys of a file that do not belong to the network, in the order of the file:
+    tensors without floats such as counters, empty tensors, single numbers, mask tokens, and tensors
+    of other modules.
 
-    Other unused keys inside the network are not among them, because a network with additional
-    tensors computes something else.
+    Keys that the model uses or that the naming allows (`Naming.surplus`) are not among them.
+    Neither are other unused keys inside the network, because a network with additional tensors
+    computes something else.
 
     `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
     """
@@ -496,7 +516,8 @@ def _is_unrelated(key: str, tensor: LazyTensor, modules: Collection[str], naming
 def _find_surplus(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> set[str]:
-    """Return the keys of a file that the model does not use, but that the naming allows."""
+    """Return the keys of a file that the model does not use, but that the naming allows
+    (`Naming.surplus`)."""
     source_keys = source_shapes(plans)
     return {key for key in file if key not in source_keys and _matches_any(naming.surplus, key)}
 
@@ -507,8 +528,9 @@ def _matches_any(patterns: Iterable[str], key: str) -> bool:
 
 
 def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor]) -> None:
-    """Check the values of keys that the model does not use. They must be zeros, or copies of other
-    tensors, as the naming says.
+    """Read the values of these keys, which the model does not use, and check that they are zeros or
+    copies of other tensors, as the naming says. Values that the model computes (`Naming.computed`)
+    are not checked.
 
     **Raises** `BadValues` for other values, which the model would ignore.
     """
@@ -526,13 +548,15 @@ def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor
 
 
 def _is_copy(copy: LazyTensor, original: LazyTensor) -> bool:
-    """Return True if two tensors have the same shape and equal floats. NaN equals NaN."""
+    """Return True if two tensors contain floats and have the same shape and equal values. NaN
+    equals NaN. Return False if one of them does not contain floats."""
     comparable = copy.dtype in FLOATS and original.dtype in FLOATS and copy.shape == original.shape
     return comparable and np.array_equal(copy.read(), original.read(), equal_nan=True)
 
 
 def _list_names(names: list[str]) -> str:
-    """Return the first names as text, followed by the number of the remaining ones."""
+    """Return the first `SHOWN_NAMES` names as text, followed by the number of the remaining ones.
+    Unprintable names are escaped, and a text of more than 2,000 characters is cut off."""
     remaining = len(names) - SHOWN_NAMES
     # The names come from the file, so unprintable ones are escaped.
     text = ", ".join(name if name.isprintable() else ascii(name) for name in names[:SHOWN_NAMES])

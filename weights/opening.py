@@ -33,11 +33,11 @@ def open_inside(folder: str | PathLike[str], name: str) -> BufferedReader:
 
     **Arguments:**
 
-    - `folder`: the folder.
-    - `name`: the path of the file in the folder, with `/` between its parts.
+    - `folder`: the folder, whose own path may contain links.
+    - `name`: the path of the file in the folder, with `/` between its parts. The caller checks that
+      it is relative and has no part `..`.
 
-    **Raises** `OSError` if the file does not exist, is not regular, or a part of the path is a
-    link.
+    **Raises** `OSError` if the file does not exist, is not regular, or a part of `name` is a link.
     """
     parts = PurePosixPath(name).parts
     # Windows cannot open a file relative to an open folder: a link may be created after the check.
@@ -70,7 +70,7 @@ def _as_regular_file(descriptor: int, path: str | PathLike[str]) -> BufferedRead
 
 def read_at_most(path: str | PathLike[str], size: int) -> bytes:
     """Return the first `size` bytes of a file, or all bytes of a smaller one. **Raises** `OSError`
-    if the file cannot be read."""
+    if the file cannot be read or is not a regular file."""
     with open_regular(path) as file:
         return file.read(size)
 
@@ -78,8 +78,11 @@ def read_at_most(path: str | PathLike[str], size: int) -> bytes:
 def as_utf8(content: bytes) -> bytes:
     """Return the content of a text file in UTF-8 without a byte order mark.
 
-    Windows writes the mark: Notepad in UTF-8 files, PowerShell's `>` in UTF-16 files. Content that
-    does not match its mark is returned unchanged, so that the caller's parser rejects it.
+    Content with a UTF-16 mark is converted. A UTF-8 mark is removed. Content without a mark is
+    returned unchanged, and so is content that is not valid UTF-16 after its mark. The caller's
+    parser then rejects it.
+
+    Windows writes the marks: Notepad in UTF-8 files, PowerShell's `>` in UTF-16 files.
     """
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         try:
@@ -91,8 +94,8 @@ def as_utf8(content: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class State:
-    """Identity of a file, with its size and the time of its last change. Two different states mean
-    that the file was changed or replaced.
+    """Identity, size and modification time of a file. Two different states mean that the file was
+    changed or replaced.
 
     `changed` is the time of the last modification in nanoseconds.
     """

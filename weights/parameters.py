@@ -10,8 +10,8 @@ _option_names: dict[str, str] = {}
 def parameter(name: str) -> str:
     """Return the name of a parameter as a message has it.
 
-    If a command runs, it is the command's option, or `--name` if the command has no such option.
-    Otherwise it is the Python name in backticks.
+    If a command runs, it is the command's option for the parameter, or `--a-name` for `a_name` if
+    the command has no such option. Otherwise it is the Python name in backticks.
     """
     return _option_names.get(name, f"--{name.replace('_', '-')}") if _option_names else f"`{name}`"
 

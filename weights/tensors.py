@@ -1,4 +1,4 @@
-"""Tensors whose values are read on first use."""
+"""Tensors whose values are read when they are used."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,10 @@ class LazyTensor:
     **Arguments:**
 
     - `shape`: the sizes of the axes.
-    - `dtype`: the name of the dtype in the file, such as `bfloat16`.
+    - `dtype`: the name of the dtype in the file, such as `bfloat16`. For a tensor of an unknown
+      type, the name of its class.
     - `read`: a function that reads the values. It returns float32 if `dtype` is one of `FLOATS`.
+      For a tensor of a checkpoint with another dtype, it raises `TypeError`.
     """
 
     shape: tuple[int, ...]
@@ -30,7 +32,7 @@ class LazyTensor:
 class LazyArrays(Mapping[str, NDArray[np.float32]]):
     """Mapping from names to arrays. Each access reads the values again; none are kept in memory.
 
-    `nonfinite` contains the names of the arrays that were read and have a NaN or an infinity.
+    `nonfinite` has as keys the names of the arrays that were read and have a NaN or an infinity.
     """
 
     def __init__(self, tensors: Mapping[str, LazyTensor]):
@@ -73,7 +75,7 @@ class Provenance:
       repository and the commit.
     - `seed`: seed of random weights.
     - `rope_periods`: `"file"`, or `"float32"` if the file contains no rotary periods and they are
-      computed.
+      computed. None for a network without them.
     - `also_fits`: models under other licences that the file also fits, if the user's choice of a
       model is the only evidence of which model it is.
     - `adapter`: name of the folder of an adapter that was merged into the weights.
@@ -98,8 +100,8 @@ class Provenance:
 class Weights:
     """Values for every array leaf of a model, by the path of the leaf (`blocks.0.attn.qkv.weight`).
 
-    `filled` contains the leaves that have no tensor in the file and that inference does not need.
-    They have default values.
+    `filled` contains the leaves that have no tensor in the file and have the default values of
+    their rules, such as a mask token. Rotary periods are not among them.
     """
 
     arrays: LazyArrays

@@ -49,7 +49,8 @@ not have it, and `last_hidden_state` does not depend on it."""
 
 
 def find_training_keys(keys: Iterable[str]) -> set[str]:
-    """Return the names of tensors that only training uses: those that match a rule, and those of
+    """Return the names of tensors that only training uses: those that match one of
+    `TRAINING_RULES`, and all tensors of modules that have a layer `last_layer`, which are
     projections for self-supervision."""
     keys = [*keys]
     projections = {key.partition(SELF_SUPERVISED)[0] for key in keys if SELF_SUPERVISED in key}
@@ -67,8 +68,8 @@ def is_trained(tensor: LazyTensor) -> bool:
 
 
 def may_change_answer(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
-    """Return the unused tensors that could change the answer: training may have changed them, and
-    no rule says that only training uses them."""
+    """Return those of a network's unused tensors that could change its answer: training may have
+    changed them, and no rule says that only training uses them."""
     harmless = find_training_keys(tensors)
     return {k: t for k, t in tensors.items() if k not in harmless and is_trained(t)}
 

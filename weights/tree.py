@@ -28,15 +28,16 @@ def leaf_shapes(model: object) -> dict[str, Shape]:
 
 
 def leaf_values(model: object) -> dict[str, Float32]:
-    """Return the values of each array leaf by path. All leaves must be arrays of float32."""
+    """Return each array leaf of a model as a numpy array, by path. The model must contain arrays,
+    not `jax.ShapeDtypeStruct`s. Dtypes are unchanged."""
     return {path: np.asarray(leaf) for path, leaf in array_leaves(model).items()}
 
 
 def bind(model: Model, values: Mapping[str, ArrayLike]) -> Model:
-    """Return the model with each array leaf replaced by the value of its path.
+    """Return a copy of the model in which each array leaf is the value of its path.
 
-    Dtypes are those of the values. **Raises** `ValueError` if a shape differs, and `KeyError` if a
-    path has no value.
+    Dtypes are those of the values. Values of other paths are ignored. **Raises** `ValueError` if a
+    shape differs, and `KeyError` if a path has no value.
     """
     import jax
     import jax.numpy as jnp

@@ -8,6 +8,8 @@ input on are removed everywhere. Blocks that training numbers in chunks get one 
 
 A linear layer on the network may have any name. It lies next to the network or in an enclosing
 module.
+
+A view is a checkpoint with the tensors of one network, by the names of one naming.
 """
 
 import re
@@ -51,10 +53,11 @@ FindViews: TypeAlias = Callable[[Naming], Sequence[Checkpoint]]
 
 
 def views_of(checkpoint: Checkpoint, with_head: bool = True) -> FindViews:
-    """Return a function that finds the views of a checkpoint in a naming. It searches only once for
+    """Return a function from a naming to the views of a checkpoint in it. It searches only once for
     each naming.
 
-    A view has one view in its own naming: itself.
+    If the checkpoint is itself a view in that naming and `with_head` is True, the result is this
+    view alone.
 
     **Arguments:**
 
@@ -78,13 +81,14 @@ def find_views(
 ) -> Iterator[Checkpoint]:
     """Yield a view for each network of a naming that a checkpoint contains.
 
-    A network lies under each prefix that the naming's landmarks have in the file. The tensors of a
-    view have the names of the naming. If no landmark has a prefix, the only view contains the
-    complete checkpoint.
+    A network lies under each prefix that the naming's landmarks have in the file. A view contains
+    all tensors under its prefix, by their names without the prefix. If the file contains no
+    landmark, the only view has an empty prefix.
 
     **Arguments:**
 
-    - `with_head`: whether views include the linear layer on the network.
+    - `with_head`: whether views include the linear layer on the network. If False, modules that the
+      naming does not have are left out too.
     """
     tensors = _drop_wrapper_prefixes(checkpoint.tensors)
     landmarks = naming.landmarks
@@ -167,8 +171,12 @@ def _split_chunked_name(key: str) -> tuple[str, int, int, str] | None:
 
 
 def _join_block_numbers(tensors: dict[str, LazyTensor], naming: Naming) -> dict[str, LazyTensor]:
-    """Return the tensors with one number for each block instead of two, if the naming has the
-    resulting keys."""
+    """Return the tensors with one number for each block in place of the numbers of its chunk and
+    the block, if the naming has the resulting keys. Other names are unchanged.
+
+    The number is that of the block. If the numbers of blocks start again in each chunk, the blocks
+    are numbered consecutively.
+    """
     chunked = {key: parts for key in tensors if (parts := _split_chunked_name(key))}
     chunked = {
         key: (beginning, chunk, block, ending)
@@ -197,6 +205,8 @@ def find_other_copies(view: Checkpoint, prefixes: Iterable[str]) -> tuple[str, .
     """Return the prefixes of other copies of a view's network in a file. Each is shortened to the
     first segment in which it differs from the prefix of the view.
 
+    The prefix of the view itself, and those of modules that enclose it, are left out.
+
     **Arguments:**
 
     - `view`: the view.
@@ -209,8 +219,8 @@ def find_other_copies(view: Checkpoint, prefixes: Iterable[str]) -> tuple[str, .
 
 
 def _diverging_prefix(prefix: str, other_prefix: str) -> str:
-    """Return the beginning of `other_prefix`, up to the first segment that `prefix` does not have;
-    empty if it has all segments."""
+    """Return the beginning of `other_prefix` up to and including the first segment that differs
+    from `prefix`; empty if `prefix` begins with `other_prefix`."""
     shared = next(outer for outer in enclosing_prefixes(prefix) if other_prefix.startswith(outer))
     step = other_prefix.removeprefix(shared).partition(".")[0]
     return f"{shared}{step}." if step else ""
@@ -221,10 +231,11 @@ def narrow_to_model(
 ) -> Checkpoint:
     """Return the view of a checkpoint that matches a model, whose leaves have these shapes by path.
 
-    If no view matches, return the view with the most tensors that the model needs.
+    If several views match, return the copy with averaged weights (see `choose_prefix`). If none
+    matches, return the view with the most tensors that the model needs.
 
-    **Raises** `MappingError` if several views match and none of them is the copy with averaged
-    weights.
+    **Raises** `MappingError` if several views match and the copy with averaged weights is not
+    unique.
     """
     views = views_of(checkpoint)(naming)
     plans = plan(naming.rules, shapes)
@@ -242,8 +253,9 @@ def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
     **Arguments:**
 
     - `prefixes`: the prefixes of the networks.
-    - `take`: the user's choice: a prefix, or a segment of one. If it is empty, the copy with
-      averaged weights is chosen.
+    - `take`: the user's choice: a prefix, a segment of one between dots, or else a part of one
+      between dots and underscores. If it is empty, a single prefix is returned. Of several, that of
+      the copy with averaged weights is returned, which a name such as `teacher` or `ema` tells.
     - `path`: the path of the file, for the message.
 
     **Raises** `MappingError` unless exactly one prefix qualifies.
@@ -278,8 +290,12 @@ def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
 
 
 def summarize_names(names: Iterable[str]) -> str:
-    """Return a short text for many tensor names, such as `head.*, decoder.layers.*`. At most six
-    modules are named; the number of the others follows."""
+    """Return a short text that names the modules of many tensors, such as `head.*, decoder.*`.
+
+    Modules are shortened to two segments and end before the number of a block. The six with the
+    most tensors are named, and the number of the others follows. A module with one tensor has no
+    `.*`. The text is empty if there are no names.
+    """
     counts = Counter(re.sub(r"\.[^.]*$", "", re.split(r"\.\d+(?=\.|$)", name)[0]) for name in names)
     prefix_counts: Counter[str] = Counter()
     for name, count in counts.items():

@@ -33,8 +33,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """Open the checkpoint at a path, which may be a file or a folder. Values of tensors are not
     read yet.
 
+    A head without its backbone and its backbone, or a text tower and its image tower, are joined:
+    for their folder, and for the file of the head or of the text tower.
+
     **Raises** `WeightsNotFound` if there is none or it cannot be read, and another `WeightsError`
-    if its format is not supported.
+    if it is damaged or its format is not supported.
     """
     try:
         if path.is_dir():
@@ -84,8 +87,12 @@ def _read_zip(source: FileBytes, stream: BufferedReader) -> Checkpoint:
     """Return the checkpoint of the zip archive `source`, which is numpy's or PyTorch's. `stream` is
     not used.
 
-    If the file is one of two towers, or a head without its backbone, the other file in the same
-    folder is read too and both are joined.
+    If the file is the text tower of a pair of towers, the file of the image tower is read too if it
+    lies in the same folder. If it is a head without its backbone, the file of the backbone is read
+    too. Both are joined.
+
+    **Raises** `NotACheckpoint` if the archive is invalid, and `WeightsNotFound` if a head's
+    backbone is missing.
     """
     with report_damage(source.path, "zip archive", *zips.ERRORS):
         archive = zips.open_archive(source)
@@ -169,8 +176,8 @@ FOREIGN_ENDINGS = (".msgpack", ".h5", ".onnx")
 
 
 def _has_checkpoint(folder: Path) -> bool:
-    """Return True if a folder contains a file whose ending is that of a checkpoint, as a trainer's
-    folder `checkpoint-500` does."""
+    """Return True if a folder directly contains an entry whose ending is that of a checkpoint, as a
+    trainer's folder `checkpoint-500` does."""
     return any(path.name.endswith(ENDINGS) for path in folder.iterdir())
 
 
@@ -178,8 +185,11 @@ def _open_folder(path: Path) -> Checkpoint:
     """Return the checkpoint in a folder: Equimo's, that of transformers or timm, a single
     safetensors file, a head with its backbone, or two towers.
 
-    **Raises** `NotACheckpoint` if the folder has an unsupported format, and `WeightsNotFound` if it
-    contains no checkpoint or several.
+    Of several files of transformers or timm, the first one in the order of `TENSOR_FILES` is read.
+    The others are listed in `Checkpoint.unread`.
+
+    **Raises** `NotACheckpoint` if the folder has an unsupported format or contains only an adapter,
+    and `WeightsNotFound` if it contains no checkpoint or several of another kind.
     """
     if (path / equimo.METADATA).is_file() and (path / equimo.WEIGHTS).is_file():
         return _open_file(path / equimo.WEIGHTS)

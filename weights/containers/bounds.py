@@ -37,8 +37,8 @@ MAX_TABLE_BYTES = 4 << 20
 def parse_shape(sizes: Sequence[Any]) -> Shape:
     """Return the sizes that a file claims for a tensor's axes as a shape.
 
-    **Raises** `DamagedFile` if there are too many axes, or if a size is not an integer from 0 to
-    `MAX_SIDE`.
+    **Raises** `DamagedFile` if there are more than `MAX_DIMENSIONS` axes, or if a size is not an
+    integer from 0 to below `MAX_SIDE`.
     """
     if len(sizes) > MAX_DIMENSIONS:
         raise DamagedFile(

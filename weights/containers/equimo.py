@@ -119,7 +119,7 @@ def read_folder(weights: FileBytes, stream: BufferedReader) -> Checkpoint:
 def _read_tensors(
     stream: IO[bytes], size: int, source: Bytes, path: Path, metadata: Mapping[str, Any]
 ) -> dict[str, LazyTensor]:
-    """Return the arrays of `weights.eqx` by name.
+    """Return the arrays of `weights.eqx` by name. Scalars are left out.
 
     **Arguments:**
 

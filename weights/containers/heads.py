@@ -41,10 +41,11 @@ def find_head_files(folder: Path) -> list[Path]:
 
 
 def strip_shared_prefix(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a head's checkpoint without the modules with which all of its tensor names begin, such
-    as `module.`.
+    """Return the checkpoint of a head without the modules with which all of its tensor names begin,
+    such as `module.`.
 
-    If no such removal gives a head without a backbone, return the checkpoint unchanged.
+    Modules are removed until the names are those of a head without a backbone. If that is never so,
+    return the checkpoint unchanged.
     """
     tensors = dict(checkpoint.tensors)
     while True:
@@ -58,8 +59,8 @@ def strip_shared_prefix(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def is_head_alone(checkpoint: Checkpoint) -> bool:
-    """Return True if a file contains a head without a backbone: a classifier of patches, dino.txt,
-    or a single linear layer."""
+    """Return True if the tensor names of a checkpoint are those of a head without a backbone: of a
+    classifier of patches, of dino.txt, or of a single linear layer (`weight` and `bias`)."""
     is_segmenter_head = bool(checkpoint.tensors) and all(
         key.startswith(SEGMENTER_PREFIX) for key in checkpoint.tensors
     )
@@ -71,17 +72,18 @@ def is_head_alone(checkpoint: Checkpoint) -> bool:
 
 
 def is_dinotxt_head(checkpoint: Checkpoint) -> bool:
-    """Return True if a file contains dino.txt without its backbone."""
+    """Return True if the tensor names of a checkpoint are those of dino.txt without its
+    backbone."""
     return bool(checkpoint.tensors) and all(
         key.startswith(DINOTXT_PREFIXES) for key in checkpoint.tensors
     )
 
 
 def find_backbone_file(head: Path) -> Path:
-    """Return the path of the backbone's file, which lies in the same folder as its head and is
-    named in the name of the head.
+    """Return the path of the backbone's file, which lies in the same folder as its head. Its name
+    begins with `BACKBONE_pretrain`, where the name of the head begins with `BACKBONE`.
 
-    **Raises** `WeightsNotFound` unless exactly one file has the name of the backbone.
+    **Raises** `WeightsNotFound` unless there is exactly one such file.
     """
     name_match = HEAD_FILE_NAME.fullmatch(head.name)
     name = f"{name_match['backbone']}_pretrain" if name_match else ""

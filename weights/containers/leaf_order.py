@@ -93,10 +93,11 @@ CONVNEXT_TAIL = parse_rows("dropout.p[] dropout.inference[] norm.weight[D] norm.
 
 
 def possible_layouts(shapes: Sequence[Shape]) -> Iterator[Part]:
-    """Yield the rows, with those of scalars, of every network that has as many arrays as there are
-    shapes.
+    """Yield the rows, with those of scalars, of networks that may have these arrays.
 
-    The shapes themselves are not compared with the rows.
+    The first item is the ConvNeXt with this number of depthwise weights; empty if there are none.
+    The others are vision transformers that have as many arrays as there are shapes. Otherwise the
+    shapes are not compared with the rows.
     """
     yield _convnext_rows(shapes)
     for leading, block, trailing in product(*ALTERNATIVES):

@@ -52,8 +52,8 @@ class Content:
         self.size = self.file.tell()
 
     def read_into(self, offset: int, target: memoryview) -> None:
-        """Fill `target` with the bytes at an offset from `start`. The content must be long
-        enough."""
+        """Fill `target` with the bytes at an offset from `start`. The content must be long enough:
+        otherwise the rest of `target` is unchanged."""
         with self.lock:
             self.file.seek(self.start + offset)
             self.file.readinto(target)

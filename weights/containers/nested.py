@@ -24,7 +24,9 @@ def collect_tensors(
     """Return the tensors in the value that a file contains, and the class names of the objects that
     are skipped, both by path.
 
-    `content` is that value: nested dictionaries and lists.
+    `content` is that value: nested dictionaries and lists. Containers nested more than `MAX_DEPTH`
+    deep and the attributes of objects are not searched. Other values, such as numbers, are left
+    out.
 
     **Raises** `DamagedFile` if there are too many values, or two tensors of the same name.
     """
@@ -48,11 +50,11 @@ def collect_tensors(
 
 
 def find_tables(content: object) -> dict[str, Any]:
-    """Return the lists and dictionaries of strings and numbers in a value that a file contains, by
-    path.
+    """Return the non-empty lists, tuples and dictionaries of strings and numbers in a value that a
+    file contains, by path.
 
-    The search covers dictionaries and the attributes of objects. It ends at a depth of
-    `MAX_TABLE_DEPTH` and after `MAX_VISITED` values.
+    The search covers dictionaries and the attributes of objects, but not lists. It ends at a depth
+    of `MAX_TABLE_DEPTH` and after `MAX_VISITED` values.
     """
     tables: dict[str, Any] = {}
     pending = deque([("", 0, content)])
@@ -73,7 +75,7 @@ def find_tables(content: object) -> dict[str, Any]:
 
 
 def _is_plain(container: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> bool:
-    """Return True if a container contains only strings and numbers."""
+    """Return True if all values of a container are strings and numbers, also if it is empty."""
     values = container.values() if isinstance(container, dict) else container
     return all(isinstance(value, str | int | float) for value in values)
 

@@ -75,7 +75,7 @@ def scan_records(stream: IO[bytes], size: int, source: Bytes) -> Iterator[LazyTe
     - `size`: the number of bytes of all records.
     - `source`: the bytes of the records, from which the tensors read their values later.
 
-    **Raises** `DamagedFile` if a record is invalid, or if there are too many.
+    **Raises** `DamagedFile` if a record is invalid or in Fortran order, or if there are too many.
     """
     position = 0
     for _ in range(MAX_TENSORS + 1):
@@ -122,8 +122,8 @@ def read_array_header(stream: IO[bytes]) -> ArrayHeader:
 
 
 def array_header(shape: Shape, code: str) -> bytes:
-    """Return the bytes of the header that numpy writes (format 1.0) for an array of this shape.
-    `code` is the code of its dtype, such as `<f4`."""
+    """Return the magic bytes and the header that numpy writes (format 1.0) before the values of an
+    array of this shape. `code` is the code of its dtype, such as `<f4`."""
     stream = io.BytesIO()
     description = {"descr": code, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(stream, description)

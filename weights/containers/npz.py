@@ -29,7 +29,7 @@ KIND = ".npz of plain arrays"
 
 
 def is_npz(archive: zipfile.ZipFile) -> bool:
-    """Return True if an archive contains numpy arrays and nothing else."""
+    """Return True if an archive has members, and all of their names end in `.npy`."""
     names = archive.namelist()
     return bool(names) and all(name.endswith(SUFFIX) for name in names)
 
@@ -52,7 +52,8 @@ def _lazy_member(source: FileBytes, archive: zipfile.ZipFile, info: zipfile.ZipI
     """Return the tensor of the member `info` of an archive, without its values. A member that does
     not contain floats gets a tensor that cannot be read.
 
-    **Raises** `DamagedFile` if its header is invalid, or does not match its size.
+    **Raises** `DamagedFile` if its header is invalid or does not match its size, or if it is
+    neither stored nor deflated.
     """
     # The decoders of the other methods may allocate gigabytes if the file says so.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

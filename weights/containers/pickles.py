@@ -116,7 +116,7 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
 
 
 def _is_valid_key(key: Any) -> bool:
-    """Return True if a dictionary may have this key: a string, or an integer from 0 to
+    """Return True if a dictionary may have this key: a string, or an integer from 0 to below
     `MAX_SIDE`.
 
     Hashing deeply nested tuples overflows the stack of the interpreter. Large integers can all have
@@ -155,10 +155,12 @@ CALLS: dict[str, Callable[..., Any]] = {
 def unpickle(program: bytes) -> Any:
     """Return the value that a pickle describes, without running it.
 
-    Tensors become `StoredTensor`s. Dictionaries, lists, tuples, strings and numbers stay what they
-    are. Everything else becomes an `UnknownObject`.
+    Tensors become `StoredTensor`s, and modules of TorchScript `ScriptedModule`s. Dictionaries,
+    lists, tuples, strings, bytes, numbers and None stay what they are, except that dictionaries
+    lose items with invalid keys. Everything else becomes an `UnknownObject`.
 
-    **Raises** `MalformedPickle` if the program is invalid or exceeds `BUDGET`.
+    **Raises** `MalformedPickle`, or another `DamagedFile`, if the program is invalid or exceeds
+    `BUDGET`.
     """
     machine = Machine()
     try:
@@ -248,7 +250,8 @@ class Machine:
             sequence.extend(values)
 
     def set_state(self, state: Any) -> None:
-        """Set attributes of the module or object on top of the stack. `state` has them by name.
+        """Set attributes of the module or object on top of the stack. `state` has them by name;
+        another value than a dictionary is ignored.
 
         The attributes of a dictionary (its `_metadata`) are ignored, and so are those of
         `NOT_DENSE`, which all tensors that are not dense share.

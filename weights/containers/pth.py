@@ -48,8 +48,8 @@ def read_pth(source: FileBytes, members: Mapping[str, zipfile.ZipInfo]) -> Check
     Tensors are named by their path in the saved value, such as `teacher.backbone.norm.weight`.
     `members` are the members of the zip archive by name.
 
-    **Raises** `NotACheckpoint` if the file is invalid or has no named tensors, and
-    `UnsafeCheckpoint` if it contains objects but no tensors.
+    **Raises** `NotACheckpoint` if the file is invalid or the names of all tensors are numbers, and
+    `UnsafeCheckpoint` if the saved value is an object, or contains objects but no tensors.
     """
     path = source.path
     with report_damage(path, "PyTorch checkpoint", *ERRORS):
@@ -96,7 +96,8 @@ class Archive:
 
     def read_member(self, name: str, limit: int) -> bytes:
         """Return the content of the member with this name, without the root. **Raises**
-        `DamagedFile` if it has more than `limit` bytes."""
+        `DamagedFile` if it is compressed or has more than `limit` bytes, and `KeyError` if there is
+        no such member."""
         info = self.members[name]
         if info.file_size > limit:
             raise DamagedFile(f"{name} has {info.file_size} bytes; the limit is {limit}")
@@ -107,8 +108,8 @@ class Archive:
     def find_tensor(self, key: str, value: StoredTensor | UnknownObject) -> LazyTensor:
         """Return the tensor of an entry of the state dict, without its values.
 
-        An entry that is not a dense tensor of a known type gets a tensor that cannot be read. `key`
-        is its name, for the message.
+        An entry that is not a dense tensor of floats gets a tensor that cannot be read. `key` is
+        its name, for the message.
 
         **Raises** `DamagedFile` if the tensor is not within its storage.
         """

@@ -165,6 +165,9 @@ def read_sharded(
 ) -> Checkpoint:
     """Return the checkpoint of several files in one folder, from the index in that folder.
 
+    Its path is the folder. It contains the tensors that the index names, without those that only
+    the files name and without metadata.
+
     **Arguments:**
 
     - `source`, `stream`: the index, and a stream at its beginning.
@@ -216,8 +219,8 @@ def _weight_map(index: bytes) -> dict[str, str]:
     """Return the name of the file that contains each tensor, by the name of the tensor. `index` is
     the content of an index.
 
-    **Raises** `DamagedFile` unless all names are plain file names without folders. The files lie
-    next to the index.
+    **Raises** `DamagedFile` unless all names are plain file names without folders, which end in
+    `.safetensors` or `.bin`. The files lie next to the index.
     """
     file_of_tensor: Any = parse_object(index).get("weight_map")
     if not isinstance(file_of_tensor, dict) or not all(

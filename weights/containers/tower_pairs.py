@@ -31,14 +31,15 @@ def find_vision_tower(text: Path) -> Path | None:
 
 def find_text_towers(folder: Path) -> list[Path]:
     """Return the files of text towers in a folder, of those whose image tower lies in the same
-    folder."""
+    folder, sorted by name."""
     return [
         path for path in sorted(folder.glob("*" + FILE_ENDINGS[TEXTS])) if find_vision_tower(path)
     ]
 
 
 def join_towers(text: Checkpoint, vision: Checkpoint) -> Checkpoint:
-    """Return one checkpoint with the tensors of a text tower and of an image tower. Its path is
+    """Return one checkpoint with the tensors of a text tower and of an image tower, whose names get
+    a prefix for each tower (`TEXTS`, `IMAGES`). The temperature of the pair gets none. Its path is
     their folder."""
     tensors = {IMAGES + key: tensor for key, tensor in vision.tensors.items()}
     # The temperature of the pair is in the file of the text tower.

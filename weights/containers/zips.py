@@ -28,7 +28,8 @@ class _Table(io.BufferedReader):
     largest = MAX_TABLE_BYTES
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return up to `size` bytes. **Raises** `DamagedFile` if `size` is above the limit."""
+        """Return up to `size` bytes. If it is -1, return all remaining bytes, without a limit.
+        **Raises** `DamagedFile` if `size` is above the limit."""
         check_count("its table (in bytes)", size or 0, self.largest) if size != -1 else None
         return super().read(size)
 
@@ -36,8 +37,8 @@ class _Table(io.BufferedReader):
 def open_archive(source: FileBytes) -> zipfile.ZipFile:
     """Open a file as a zip archive, whose table of members is read once.
 
-    **Raises** `DamagedFile` if the table is too large or has a name twice, or one of `ERRORS` if
-    the archive is invalid.
+    **Raises** `DamagedFile` if the table is too large, has too many members or has a name twice, or
+    one of `ERRORS` if the archive is invalid.
     """
     file = _Table(source.stream().detach())
     archive = zipfile.ZipFile(file)

@@ -28,13 +28,13 @@ QUOTED_BYTES = 40
 
 
 def check_digest(path: Path, file: HubFile, listener: Progress, is_dry: bool = False) -> str:
-    """Return the sha256 of a downloaded file, after comparing it.
+    """Return the sha256 of a downloaded file, after comparing it with the recorded digests.
 
-    It must be the recorded digest of `file`, and the digest that names the file in the hub's cache.
-    A file with another digest is deleted, so that the next attempt downloads it again. In a dry run
-    (`is_dry`) it is not deleted.
+    These are the digest of `file`, and the digest that names the file in the hub's cache. One that
+    is not known is not compared. A file with another digest is deleted, so that the next attempt
+    downloads it again. In a dry run (`is_dry`) it is not deleted.
 
-    **Raises** `WrongDigest` if the digest is another one.
+    **Raises** `WrongDigest` if the digest differs from a recorded one.
     """
     listener.stage(f"checking {file}", path.stat().st_size)
     digest = sha256(path, listener.step)
@@ -81,8 +81,12 @@ def check_content(path: Path, file: HubFile, is_dry: bool = False) -> None:
 
 
 def find_fault(path: Path, name: str | None = None) -> str:
-    """Return a phrase that says what is wrong with the content of a file. It completes a sentence
+    """Return a phrase that says what is wrong with the content of a file, to complete a sentence
     such as "FILE is no JSON". Return an empty text if the content is what the name announces.
+
+    Only JSON files, indices of checkpoints, checkpoints and folders are read. Other files have no
+    fault. Neither has a checkpoint whose other file is missing or that contains objects, because
+    its reader reports that.
 
     `name` is the name of the file if it differs from that in `path`.
     """

@@ -20,7 +20,8 @@ def fetch(
     """Download a file of a hub into the hub's cache, or into `folder`, and check it. Return its
     path and its sha256.
 
-    If the file is an index, the files that it lists are downloaded with it.
+    If the file is an index, the files that it lists are downloaded with it, except those that exist
+    already. The sha256 is that of the index.
 
     **Arguments:**
 
@@ -30,8 +31,9 @@ def fetch(
     - `before_download`: a function that is called once the hub has granted access.
     - `folder`: the folder to use in place of the cache.
 
-    **Raises** `Unreachable` if the hub does not return the file, and `WrongDigest` if the content
-    is wrong. The file is deleted then.
+    **Raises** `Unreachable` if the hub does not return the file, and `WrongDigest` if the hub's
+    digest or size is not the recorded one, or the downloaded content is wrong. Wrong content is
+    deleted.
     """
     resolved = resolve_file(file, advice, listener)
     if before_download is not None:

@@ -12,8 +12,8 @@ from weights.files import Checkpoint
 def hash_in_background(checkpoint: Checkpoint) -> Generator[Callable[[], str]]:
     """Compute the sha256 of a checkpoint in a thread while the block runs.
 
-    The block gets a function that waits for the digest and returns it. If the block ends before the
-    digest is computed, hashing is cancelled.
+    The block gets a function that waits for the digest and returns it, or raises the error of
+    `Checkpoint.sha256`. If the block ends before the digest is computed, hashing is cancelled.
     """
     cancelled = Event()
 

@@ -68,13 +68,14 @@ class HubFile:
         return self.repository.partition("/")[0]
 
     def commit_of(self, copy: Path) -> str:
-        """Return the commit of a copy of this file in the hub's cache, which the path `copy`
-        contains."""
+        """Return the commit that the path `copy` contains, which is the path of this file in the
+        hub's cache."""
         return copy.parents[len(Path(self.name).parts) - 1].name
 
 
 def find_cached(file: HubFile) -> Path | None:
-    """Return the path of a file in the hub's cache; None if it is not there.
+    """Return the path of a file in the hub's cache; None if it is not there. A branch stands for
+    the commit that the cache records for it.
 
     An index counts only together with all files that it lists.
     """
@@ -108,7 +109,8 @@ def resolve_file(file: HubFile, advice: str, listener: Progress) -> HubFile:
     """Ask the hub for a file. Return the file with the current commit of its revision, its size and
     its sha256.
 
-    The hub has no sha256 of small files. The recorded one is kept then, if there is one.
+    The hub has no sha256 of small files. The result then has the recorded one, or None if there is
+    none.
 
     **Raises** `Unreachable`, whose message ends with `advice`, if the hub does not have the file or
     does not answer, and `WrongDigest` if a recorded sha256 or size differs from the hub's.
@@ -139,8 +141,9 @@ def resolve_file(file: HubFile, advice: str, listener: Progress) -> HubFile:
 def _request_metadata(file: HubFile, listener: Progress) -> "HfFileMetadata":
     """Return the hub's metadata of a file.
 
-    If the hub is busy and asks for a short pause, the listener is told, and the request is repeated
-    after the pause.
+    If the hub is busy and asks for a pause of at most `MAX_PAUSE_SECONDS`, the listener is
+    notified, and the request is repeated after the pause. **Raises** the error of huggingface-hub
+    if the request fails.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
@@ -161,7 +164,8 @@ def _request_metadata(file: HubFile, listener: Progress) -> "HfFileMetadata":
 
 
 def download(file: HubFile, advice: str, listener: Progress, folder: Path | None = None) -> Path:
-    """Download a file into the hub's cache, or into `folder`. Return its path.
+    """Download a file into the hub's cache, or into `folder`, below which it has its path in the
+    repository. Return its path.
 
     In a folder it is a regular file. In the cache it is a link.
 

@@ -54,7 +54,8 @@ class LocatedCheckpoint:
 
     - `path`: the path.
     - `where`: a description of the folder, cache or hub it was found in, for the user.
-    - `sha256`: the digest; None if it was not needed.
+    - `sha256`: the digest if it was computed, which is so for a file of a hub that is no index, and
+      for a file whose name contains a digest. None for others.
     - `source`: the file on the hub with its commit; None if it does not come from a hub.
     """
 
@@ -85,8 +86,8 @@ def equimo_cache() -> Path:
 def locate(
     published: PublishedFiles, listener: Progress, offline: bool = False
 ) -> LocatedCheckpoint:
-    """Return the path of a model's weights, which are searched in folders and caches and else
-    downloaded from the hub.
+    """Return the checkpoint with a model's weights, which is searched in folders and caches and
+    else downloaded from the hub.
 
     **Arguments:**
 
@@ -94,8 +95,9 @@ def locate(
     - `listener`: the listener of the progress, who is also told the licence before a download.
     - `offline`: whether nothing is downloaded.
 
-    **Raises** `WeightsNotFound` or `Unreachable`, which list the searched folders and what to do,
-    and `WrongDigest` if a folder or a cache contains a damaged file.
+    **Raises** `WeightsNotFound` if nothing is found and no download is possible, `Unreachable` if
+    the download fails, and `WrongDigest` if a folder, a cache or the hub has a damaged file. The
+    messages end with `published.advice`, except that of `WrongDigest`.
     """
     if (weights := next(search_weights(published, listener), None)) is None:
         file, advice = downloadable(published, offline)
@@ -109,8 +111,8 @@ def locate(
 def downloadable(
     published: PublishedFiles, offline: bool = False, mirror: bool = False
 ) -> tuple[HubFile, str]:
-    """Return the file to download if a model's weights are not found, and advice for the case that
-    this fails.
+    """Return the file to download if a model's weights are not found, which is the first one of the
+    publisher or of the mirrors, and advice for the case that this fails.
 
     **Arguments:**
 
@@ -144,8 +146,11 @@ def report_weights_licence(published: PublishedFiles, listener: Progress) -> Non
 def search_weights(
     published: PublishedFiles, listener: Progress, is_dry: bool = False
 ) -> Iterator[LocatedCheckpoint]:
-    """Yield the checkpoints of a model that are on this machine, in order of preference. Digests in
-    their names and of the hub are checked.
+    """Yield the checkpoints of a model that are on this machine, in order of preference: folders
+    first, then the hub's cache.
+
+    A file whose name contains a digest, and each file in the hub's cache, is checked before it is
+    yielded.
 
     **Arguments:**
 
@@ -202,8 +207,8 @@ def candidate_paths(published: PublishedFiles) -> Iterator[Path]:
 
 
 def hub_files(published: PublishedFiles) -> tuple[HubFile, ...]:
-    """Return the files on a hub of which a copy may be in the hub's cache: those of the publisher
-    and of mirrors."""
+    """Return the files on a hub of which a copy may be in the hub's cache: those of transformers or
+    timm in `published.repository`, those of the publisher, and those of mirrors."""
     names = (TENSORS, INDEX) if published.repository else ()
     return (
         *(HubFile(published.repository, name) for name in names),
@@ -223,7 +228,8 @@ def find_file_or_folder(name: str, published: PublishedFiles) -> Path:
     """Return the path of the file or folder with this name in one of the usual folders, or among a
     model's files on this machine.
 
-    **Raises** `WeightsNotFound` if there is none.
+    **Raises** `WeightsNotFound` if there is none, and `WrongDigest` if a file of the model is
+    damaged.
     """
     folders = (*user_folders(), *torch_caches(), equimo_cache() / name.partition("_")[0])
     candidates = (folder / name for folder in folders)

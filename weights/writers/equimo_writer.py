@@ -61,7 +61,8 @@ def _content(items: Items, listener: Progress) -> Iterator[bytes | memoryview]:
 
 def archive_records(items: Items) -> Iterator[tuple[bytes, LazyTensor | None]]:
     """Yield the beginning of each record of `weights.eqx` in Equimo's order, and the tensor whose
-    values follow. For a scalar, which is complete, the tensor is None."""
+    values follow. For a scalar, whose record is complete, the tensor is None. `items` must have the
+    names of one of Equimo's networks."""
     layout = next(
         rows
         for rows in possible_layouts([tensor.shape for tensor in items.values()])

@@ -8,8 +8,8 @@ from weights.writers.items import Items, byte_size, tensor_bytes
 
 
 def write_eqx(path: Path, items: Items, progress: Progress) -> None:
-    """Write the tensors as records without names. The order of `items` must be that of the model's
-    leaves."""
+    """Write the tensors, which must be float32, as records without names. The order of `items` must
+    be that of the model's leaves."""
     with path.open("wb") as file:
         for tensor in items.values():
             file.write(array_header(tensor.shape, "<f4"))

@@ -27,14 +27,18 @@ def byte_size(tensor: LazyTensor) -> int:
 
 def tensor_bytes(tensor: LazyTensor) -> memoryview:
     """Return the values of a tensor as the bytes of a file: little-endian, in the dtype of the
-    tensor. Values are rounded if that is bfloat16."""
+    tensor, to which they are rounded."""
     values = np.ascontiguousarray(tensor.read(), stored_dtype(tensor.dtype))
     return values.reshape(-1).view(np.uint8).data
 
 
 def items_for(naming: Naming, values: Mapping[str, Float32], shapes: Mapping[str, Shape]) -> Items:
-    """Return the tensors of a file in this naming, computed from the values of a model. Optional
-    tensors are left out if all of them equal their defaults.
+    """Return the tensors of a file in this naming by key, computed from the values of a model when
+    they are read. Their dtypes are those of Meta's files (`meta_names.published_dtype`).
+
+    The result includes the copies that a complete file contains (`Naming.repeated`), and zeros for
+    the biases of queries, keys and values that Equimo requires. Optional tensors are read at once.
+    They are all left out if every one equals its default, and otherwise all written.
 
     **Arguments:**
 

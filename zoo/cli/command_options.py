@@ -151,7 +151,10 @@ def complete(incomplete: str) -> list[str]:
 
 
 def split_commas(values: list[str]) -> list[str]:
-    """Split every value at its commas: `["a,b", "c"]` becomes `["a", "b", "c"]`."""
+    """Split every value at its commas: `["a,b", "c"]` becomes `["a", "b", "c"]`.
+
+    White space around a part is removed. Empty parts are kept.
+    """
     return [part.strip() for value in values for part in value.split(",")]
 
 

@@ -81,9 +81,9 @@ def run_command(app: typer.Typer, arguments: Sequence[str], name: str | None = N
     """Run a command with these arguments and return its exit code.
 
     The exit code is 2 and one sentence is printed to stderr if the command is used in a wrong way,
-    if a file cannot be read or written, or if the memory is exhausted. It is 1 if a check failed.
-    Every other exception is a bug and is raised with its traceback. `name` is the name of the
-    program in its help.
+    if a file cannot be read or written, or if the memory is exhausted. It is 1 if a check failed,
+    and 130 if the command was interrupted. Every other exception is a bug and is raised with its
+    traceback. `name` is the name of the program in its help.
     """
     try:
         os.getcwd()
@@ -205,8 +205,9 @@ def _to_json_value(value: object) -> object:
 def print_picture(picture: "Image") -> None:
     """Show a picture in the terminal, at the width of the terminal.
 
-    It is drawn with half blocks of colour if the terminal does not support images. Nothing is shown
-    if the extra `[terminal]` is not installed, or if the terminal has no size.
+    stdout must be a terminal. The picture is drawn with half blocks of colour if the terminal does
+    not support images. Nothing is shown if the extra `[terminal]` is not installed, or if the
+    terminal has no size.
     """
     import logging
 

@@ -29,11 +29,11 @@ def declare_model_argument(how_files_run: str = "") -> Option:
 def find_onnx_file(model: str, weights: str | None) -> Path | None:
     """Return the ONNX file that a command's model argument names, or None for a model in JAX.
 
-    `model` is the argument. For a built folder, its float32 file is returned. `weights` is the
-    option `--weights`, or None.
+    `model` is the argument. For a built folder, its float32 file is returned. A path that ends in
+    `.onnx` is returned even if there is no such file. `weights` is the option `--weights`, or None.
 
-    **Raises** a `ZooError` if the folder has no float32 file, or if `weights` is given for a file,
-    which contains its own weights.
+    **Raises** a `ZooError` if the folder has no float32 file, or if `weights` is given for a file
+    or folder, which contains its own weights.
     """
     from zoo.artifacts.find import find_variant_in_folder, is_built_folder
 
@@ -53,8 +53,9 @@ def resolve_jax_model(model: str, weights: str | None) -> tuple[str, str]:
 
     **Arguments**
 
-    - `model`: the name of a model, or the path of a checkpoint. The model of a checkpoint is
-      recognised and printed on stderr, and the path is returned as the source of the weights.
+    - `model`: the name of a model, or, if `weights` is None, the path of a checkpoint. The model of
+      a checkpoint is recognised and printed on stderr, and the path is returned as the source of
+      the weights.
     - `weights`: the option `--weights`. None becomes `auto` for the name of a model.
     """
     if weights is None and Path(model).exists():

@@ -47,9 +47,10 @@ def pull(
 
 
 def pull_blocks(folder: Path, result: "PullPreview | PullResult") -> "Iterator[Block]":
-    """Yield what is printed about a download: the files that were, or would be, downloaded.
+    """Yield what is printed about a download: the number of files and the paths of the variants.
 
-    `folder` is the folder that they are written to.
+    For a preview, this is a table of the files that would be downloaded. `folder` is the folder
+    that they are written to.
     """
     from zoo.artifacts.pull import PullPreview
     from zoo.cli.tables import Table, count_noun

@@ -79,7 +79,8 @@ class WrittenAnswer:
         return {"picture": self.picture, "answers": answers, **files}
 
     def write(self) -> None:
-        """Write the drawing as a picture, or each feature as a .npy file."""
+        """Write the drawing as a picture, or each feature as a .npy file. Existing files are
+        replaced."""
         from zoo.apps.show.save import save_picture
         from zoo.common.staging import replacing
 

@@ -79,7 +79,10 @@ def _build_index(table: "VectorTable") -> CommandResult[Any]:
 def _find_rows(
     table: "VectorTable", request: SearchRequest
 ) -> tuple[CommandResult[Any], "Sequence[Cells]"]:
-    """Search for similar rows. Return them, and the cells of a contact sheet."""
+    """Search for similar rows. Return the result of the command, and the cells of a contact sheet.
+
+    If the use of an index is worth a remark, it is printed on stderr.
+    """
     from zoo.apps.embed.search import describe_index_use, search_table
     from zoo.cli.tables.found_table import found_blocks
 
@@ -93,7 +96,12 @@ def _find_rows(
 def _find_duplicates(
     table: "VectorTable", request: SearchRequest, above: float
 ) -> tuple[CommandResult[Any], "Sequence[Cells]"]:
-    """Find groups of duplicates. Return them, and the cells of a contact sheet."""
+    """Find groups of duplicates. Return the result of the command, and the cells of a contact
+    sheet.
+
+    Both contain the first `request.count` groups; all if it is None. `above` is the least cosine of
+    two duplicates. **Raises** `BadRequest` for an invalid `above` or count.
+    """
     from zoo.apps.embed.near_duplicates import find_duplicates
     from zoo.cli.tables.found_table import group_blocks
 
@@ -112,7 +120,7 @@ def _find_duplicates(
 
 
 def _group_record(table: "VectorTable", group: "Cells") -> dict[str, list[dict[str, object]]]:
-    """Return a group of duplicates for JSON, with the keys of its rows."""
+    """Return a group of duplicates for JSON: the key, the position and the cosine of each row."""
     keys = table.take([row for row, _ in group], ("key",))
     return {
         "rows": [
@@ -145,7 +153,11 @@ def _show_sheet(
     out: Path | None,
     json: bool,
 ) -> None:
-    """Write a contact sheet if `out` is given, and show it if stdout is a terminal."""
+    """Write a contact sheet if `out` is given, and show it if stdout is a terminal.
+
+    Nothing is shown with `json`, or if neither `pictures` nor thumbnails of the dataset are
+    available. Nothing is written or shown if no row was found.
+    """
     from zoo.apps.embed.contact_sheet import contact_sheet
     from zoo.apps.show.save import save_picture
     from zoo.common.progress import is_terminal

@@ -194,7 +194,8 @@ def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterat
 def check_rows(subject: str, findings: "Sequence[Finding]") -> Iterator[tuple[str, ...]]:
     """Yield a table row for each result of a check: subject, check, `ok` or `FAILED`, and detail.
 
-    `subject` is the name of the file or folder. It stands only in the first row.
+    `subject` is the name of the file or folder. It stands only in the first row. Unprintable
+    characters become `?`.
     """
     for index, finding in enumerate(findings):
         state = "ok" if finding.passed else "FAILED"

@@ -83,9 +83,9 @@ def preprocess_image(
 
     **Arguments**
 
-    - `image`: the images, whose height and width may be symbolic. Edges may have up to
-      `MAX_EDGE` pixels before and after the resize.
-    - `preprocessing`: the preprocessing of the model.
+    - `image`: the images, whose height and width may be symbolic. Edges may have up to `MAX_EDGE`
+      pixels before and after the resize.
+    - `preprocessing`: the preprocessing of the model. `padded` must be False.
     - `size`: the (height, width) of the result.
 
     The result equals `zoo.images.pixel_values` with Pillow 13: exactly if 8-bit values are resized,
@@ -145,7 +145,7 @@ def export_preprocessing(
 def _compute_windows(
     preprocessing: Preprocessing, edge: Edge, scaled: Edge, start: Edge, out: int
 ) -> Windows:
-    """Return the windows of some neighbouring pixels of an edge that is resized.
+    """Return the windows of consecutive pixels of an edge that is resized.
 
     **Arguments**
 
@@ -201,7 +201,7 @@ REACH = {"bilinear": 1, "bicubic": 2}  # the distance from which a filter is zer
 
 
 def _resize_height(pixels: Pixels, rows: Windows, products: Products) -> Pixels:
-    """Resize images along the height.
+    """Resize images along the height to `BLOCK_PIXELS` rows for each block of windows.
 
     `rows` are the windows of the output rows. `products` multiplies the pixels with the
     coefficients.
@@ -214,7 +214,7 @@ def _resize_height(pixels: Pixels, rows: Windows, products: Products) -> Pixels:
 
 
 def _resize_width(pixels: Pixels, columns: Windows, products: Products) -> Pixels:
-    """Resize images along the width.
+    """Resize images along the width to `BLOCK_PIXELS` columns for each block of windows.
 
     `columns` are the windows of the output columns. `products` multiplies the pixels with the
     coefficients. The colours stay on the last axis, because transposing an image would take longer.

@@ -21,7 +21,7 @@ def photographs(count: int) -> list[Image.Image]:
     """Return `count` variants of the photograph of a cat.
 
     They are the photograph itself, its mirror image, a crop, the mirror image of the crop, a
-    smaller crop, and so on.
+    smaller crop, and so on. There are 16 different variants, which are repeated in turn.
     """
     image = photograph()
     return [_make_variant(image, index) for index in range(count)]

@@ -68,8 +68,8 @@ def read_picture_folder(folder: Path) -> PictureFolder:
     At most `MAX_PICTURES` are used, spread evenly over the sorted names. Hidden files and files
     whose ending is not that of a picture are skipped.
 
-    **Raises** `BadRequest` if there are fewer than two pictures, or if a file with the ending of a
-    picture is not a picture.
+    **Raises** `BadRequest` if `folder` is no folder, if there are fewer than two pictures, or if a
+    used file with the ending of a picture is not a picture.
     """
     if not folder.is_dir():
         raise BadRequest(f"calibrate {folder} is no folder: name a folder with pictures.")
@@ -91,7 +91,7 @@ def read_picture_folder(folder: Path) -> PictureFolder:
 def picture_batches(paths: Sequence[Path], batch: int) -> Iterator[list[ReadPicture]]:
     """Yield the decoded pictures in batches of `batch`, which are read one batch at a time.
 
-    The last batch is filled up with the first pictures.
+    The last batch is filled up with pictures from the start of `paths`.
     """
     batch_count, repeated = -(-len(paths) // batch), cycle(paths)
     for _ in range(batch_count):

@@ -52,7 +52,8 @@ DAMAGED = (
 
 
 def pictures(images: Pictures) -> list[Image]:
-    """Return upright RGB images of one picture, a sequence, or an array `[n, height, width, 3]`.
+    """Return upright RGB images of one picture, a list or tuple, or an array `[n, height, width,
+    3]`.
 
     Images are rotated by their EXIF orientation. Grey values of 16 bits are scaled to 8 bits, and
     transparency is dropped. Only the first picture of a file is read.
@@ -364,7 +365,8 @@ def may_be_picture(name: str) -> bool:
 def why_unread(name: str) -> str | None:
     """Return a sentence with the reason why a file of this name is not read as a picture.
 
-    Return None if the ending is that of a format that is read.
+    The name must be one of which `may_be_picture` is true. Return None if the ending is that of a
+    format that is read.
     """
     ending = name_ending(name)
     if ending in picture_extensions():

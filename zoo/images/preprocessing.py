@@ -91,8 +91,9 @@ class Preprocessing:
     def with_size(self, size: tuple[int, int]) -> Preprocessing:
         """Return the same preprocessing for another input size (height, width).
 
-        `resize` grows by the same factor, so that a crop shows the same share of the picture. If
-        the crop is not square, the resized shorter edge is as long as the longer side needs.
+        `resize` changes by the same factor, so that a crop shows the same share of the picture. If
+        height and width have different factors and `resize` is the shorter edge, the larger factor
+        is used.
         """
         if self.resize is None:
             return replace(self, size=size)
@@ -101,17 +102,20 @@ class Preprocessing:
 
     @property
     def is_stretched(self) -> bool:
-        """Whether an image is resized without keeping its aspect ratio before a crop."""
+        """Whether an image is resized without keeping its aspect ratio before a crop.
+
+        False if there is no crop.
+        """
         return isinstance(self.resize, tuple)
 
     def size_before_crop(
         self, size: tuple[int, int], resize: int | tuple[int, int]
     ) -> tuple[int, int]:
-        """Return the (height, width) to which an image is resized before a crop of `size`.
+        """Return the (height, width) `resize * size / self.size`, rounded.
 
-        `resize` is the edge, or the (height, width), to which an image is resized for this
-        preprocessing's own size. The result is larger than `size` by the factor by which `resize`
-        is larger than the own size.
+        An image is resized to it, or so that it covers it, before a crop of `size`. `resize` is the
+        edge, or the (height, width), to which an image is resized for this preprocessing's own
+        size.
         """
         edges = resize if isinstance(resize, tuple) else (resize, resize)
         height_scale, width_scale = (

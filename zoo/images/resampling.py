@@ -84,7 +84,7 @@ def resize_part_in_float(
     """Return a part of an RGB image that is resized in floating point, as `[rows, columns, 3]`.
 
     `rows` and `columns` are the part to compute. The pixels are multiplied by `scale` before they
-    are resized.
+    are resized. The numbers are those of Pillow's `resize` of the scaled channels.
     """
     pixels, row_taps, column_taps = _read_source(image, rows, columns, resample)
     values = pixels.astype(np.float32) * scale

@@ -35,8 +35,8 @@ _BY_NAME = dict(reversed([*_FULL_NAMES, *_OWNERLESS_NAMES, *_TAGLESS_NAMES]))
 def list_models(filter: str | None = None) -> list[str]:
     """Return the names of the models, in the order of their families.
 
-    `filter` is a shell pattern that a name has to match, such as `"*vitl*"`. None selects all
-    models.
+    `filter` is a shell pattern that a name has to match, such as `"*vitl*"`. Aliases are not
+    compared. None selects all models. The list is empty if no name matches.
 
     >>> zoo.list_models("dinov3_vits*")
     ['dinov3_vits16', 'dinov3_vits16plus']
@@ -49,14 +49,18 @@ def select_models(
 ) -> list[str]:
     """Return the names of the models that the words of a command select.
 
+    They are in the order of `names`, or else in that of the registry. A model that is selected
+    twice is returned once.
+
     **Arguments:**
 
     - `names`: names or aliases of models, names of families, or shell patterns.
-    - `all_models`: whether the option for all models was given.
+    - `all_models`: whether the option for all models was given. With `patterns`, only the models
+      that match one of them are selected.
     - `patterns`: shell patterns of the option `--filter`.
 
     **Raises** `BadRequest` if nothing was given, or names together with one of the options, and
-    `UnknownModel` if a name or pattern matches nothing.
+    `UnknownModel` if one of the names matches nothing, or if none of the patterns matches a model.
     """
     if names and (all_models or patterns):
         raise BadRequest(
@@ -84,8 +88,8 @@ def _find_named(name: str) -> list[ModelInfo]:
 
 
 def find_models(patterns: Sequence[str]) -> list[ModelInfo]:
-    """Return the models whose name, alias or family matches at least one shell pattern. Without
-    patterns, return all models.
+    """Return the models whose name, alias or family matches at least one shell pattern, in the
+    order of the registry. Without patterns, return all models.
 
     **Raises** `UnknownModel`, with similar names in its message, if none matches.
     """
@@ -134,13 +138,14 @@ def info(name: str) -> ModelInfo:
 
 
 def is_model_name(name: str) -> bool:
-    """Return whether a text is a name or alias of a model, or the name of a family."""
+    """Return whether a text is a name of a model, as `info` accepts it, or the name of a family."""
     return name.casefold() in _BY_NAME or name in FAMILY_NAMES
 
 
 def find_model_or_family(name: str) -> ModelInfo:
-    """Return the registry entry of a model. For the name of a family, return an entry for the
-    networks of the family that are not published.
+    """Return the registry entry of a model, which is found as by `info`. For the name of a family
+    that is not also the name of a model, return an entry for the networks of the family that are
+    not published.
 
     **Raises** `UnknownModel` if there is no such model or family.
     """

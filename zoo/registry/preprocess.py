@@ -32,13 +32,14 @@ def preprocess(
 
     - `name_or_model`: a model's name or alias, or a model of `zoo.from_pretrained`.
     - `images`: a PIL image, the path of a picture, an array `[height, width, 3]` of RGB values in
-      uint8, a sequence of these, or an array `[batch, height, width, 3]`.
+      uint8, a list or tuple of these, or an array `[batch, height, width, 3]`.
     - `size`: (height, width) of the result in pixels; by default the model's own size.
 
     **Returns:** float32 `[batch, 3, height, width]`, also for a single picture. For a network that
     takes several arrays of a picture, a tuple of them in the network's order.
 
-    **Raises** `UnknownModel`, or `BadRequest` for a file that is no picture.
+    **Raises** `UnknownModel`, or `BadRequest` for a file that is no picture, an invalid size, or a
+    model that was built by hand and has no preprocessing.
 
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> features = jax.vmap(model)(zoo.preprocess(model, ["cat.png", "dog.png"]))

@@ -28,9 +28,10 @@ class InputSize(NamedTuple):
 def size_inside(image: Size, size: Size) -> Size:
     """Return the largest (height, width) with the proportions of `image` that fits into `size`.
 
-    `image` and `size` are (height, width) too. Each side of the result is at least one pixel.
-    Source: `get_size_with_aspect_ratio` of transformers. Its arithmetic, which is repeated here,
-    can make the longer side one pixel shorter than `size`.
+    `image` and `size` are (height, width) too. The result is also larger than `image` if `size` is.
+    Each side of the result is at least one pixel. Source: `get_size_with_aspect_ratio` of
+    transformers. Its arithmetic, which is repeated here, can make the longer side one pixel shorter
+    than `size`.
     """
     (height, width), (max_height, max_width) = image, size
     if height * max_width > width * max_height:
@@ -117,7 +118,7 @@ class Question:
 
     - `labels`: words for what the pictures may show, for networks that compare pictures with texts.
     - `template`: the sentence into which each label is put, in place of `{}`.
-    - `threshold`: the least score of a box, from 0 to 1; None for the default.
+    - `threshold`: the score that a box must exceed, from 0 to 1; None for the default.
     """
 
     labels: Sequence[str] = ()
@@ -156,7 +157,7 @@ def answer_features(outputs: Outputs) -> PictureAnswer:
 
 
 def answer_classes(outputs: Outputs, names: Sequence[str], scores: Scores) -> PictureAnswer:
-    """Return the five classes with the largest scores, from the output `logits [classes]`.
+    """Return the `BEST_COUNT` classes with the largest scores, from the output `logits [classes]`.
 
     If there is no output `logits`, return the outputs as features.
 
@@ -176,19 +177,22 @@ def best_answers(
 ) -> tuple[Answer, ...]:
     """Return the `count` largest scores with their names, in descending order.
 
+    If there are fewer scores, return all of them. Equal scores keep the order of their names.
+
     **Arguments**
 
     - `scores`: one number for each name, `[names]`.
     - `names`: the names in the order of the scores.
-
-    Equal scores keep the order of their names.
     """
     indices = np.argsort(-scores, kind="stable")[:count]
     return tuple(Answer(names[index], float(scores[index])) for index in indices)
 
 
 def normalize_vectors(vectors: Float32) -> Float32:
-    """Return the vectors along the last axis divided by their Euclidean lengths."""
+    """Return the vectors along the last axis divided by their Euclidean lengths.
+
+    A vector of zeros becomes NaN.
+    """
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 

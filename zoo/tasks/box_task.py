@@ -55,8 +55,8 @@ def box_task(queries: int, classes: int, mask_stride: int | None = None) -> Task
 def _answer(outputs: Outputs, picture: InputPicture, question: Question) -> PictureAnswer:
     """Return the objects in a picture with their boxes, and a drawing of these on the picture.
 
-    Return the outputs as features if they contain no boxes. The question's threshold, or the
-    default, is the least score of an object.
+    Return the outputs as features if they contain no boxes. The score of an object must exceed the
+    question's threshold, or the default.
     """
     if not outputs.keys() >= BOX_OUTPUTS:
         return answer_features(outputs)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 THRESHOLD = 0.5
-"""The least score of a box by default."""
+"""The score that a box must exceed by default."""
 
 
 class Box(NamedTuple):
@@ -35,8 +35,9 @@ def post_process_object_detection(
 ) -> list[Box]:
     """Return the boxes with scores above `threshold`, best first.
 
-    The largest scores of all queries and classes are taken, at most as many as there are queries. A
-    query may find two objects, and no box is dropped because it overlaps another.
+    A score is the sigmoid of a logit. The largest scores of all queries and classes are taken, at
+    most as many as there are queries. A query may find two objects, and no box is dropped because
+    it overlaps another. Edges are in pixels of the picture and may lie outside of it.
 
     **Arguments**
 
@@ -68,8 +69,8 @@ def align_detections(actual: Outputs, expected: Outputs) -> tuple[Outputs, Outpu
 
     Rounding can reorder queries with low scores or replace them by others, which is no error. Each
     query of `expected` is therefore paired with the most similar query of `actual`, and the queries
-    of `actual` are put in the order of `expected`. Logits become scores. Boxes and masks are
-    multiplied by the best score of their query.
+    of `actual` are put in the order of `expected`. In both results, `logits` contains scores in
+    place of logits, and boxes and masks are multiplied by the best score of their query.
 
     Both arguments are arrays `[batch, queries, ...]` by output name. They are returned unchanged if
     either lacks `logits` or `pred_boxes`.
@@ -141,12 +142,13 @@ def instance_areas(
 ) -> Areas | None:
     """Return the position in `boxes` of the object that covers each pixel, `[height, width]`.
 
-    Where objects overlap, the object with the best score is taken. Pixels without an object are -1.
-    Return None if the outputs contain no masks.
+    An object covers the pixels at which its resized mask is positive. Where objects overlap, the
+    object with the best score is taken. Pixels without an object are -1. Return None if the outputs
+    contain no masks.
 
     **Arguments**
 
-    - `outputs`: `pred_masks [queries, rows, columns]` of one picture.
+    - `outputs`: `pred_masks [queries, rows, columns]` of one picture, as logits.
     - `boxes`: the boxes of the picture, best first.
     - `target`: the (height, width) of the picture.
     - `input_size`: the size of the network's input, needed if the picture was padded.

@@ -35,9 +35,10 @@ to colour-blind people (Smith and van der Walt, 2015)."""
 def principal_components(patches: Float32) -> UInt8:
     """Return the first three principal components of the patches of images as red, green and blue.
 
-    `patches` has the shape `[n, rows, columns, dim]`, the result `[n, rows, columns, 3]`. The
-    components are computed over all images together, so that similar patches of two images have the
-    same colour. Each component is scaled to 0 … 255.
+    `patches` has the shape `[n, rows, columns, dim]`, the result `[n, rows, columns, 3]`. There
+    must be at least three patches and three channels. The components are computed over all images
+    together, so that similar patches of two images have the same colour. Each component is scaled
+    to 0 … 255.
     """
     rows = patches.reshape(-1, patches.shape[-1])
     centred = rows - rows.mean(axis=0)
@@ -52,7 +53,7 @@ def map_to_colours(values: Float32) -> UInt8:
     """Return a colour of `RAMP` for each number, as `[..., 3]` from 0 to 255.
 
     The smallest number has the first colour and the largest has the last. Colours between are
-    interpolated.
+    interpolated. If all numbers are equal, they have the first colour.
     """
     level = _scale_to_bytes(values, axis=None).astype(np.float32) / 255 * (len(RAMP) - 1)
     bands = [np.interp(level, range(len(RAMP)), RAMP[:, band]) for band in range(3)]
@@ -150,9 +151,12 @@ def post_process_semantic_segmentation(masks: QueryMasks) -> Areas:
 def post_process_instance_segmentation(masks: QueryMasks, threshold: float = 0.8) -> Segmentation:
     """Return a segment for each query whose score is at least `threshold`, from 0 to 1.
 
-    The score is the probability of the query's class times the mean of its mask within its area,
-    where the mask is above one half. Where segments overlap, the segment of the later query covers
-    the other.
+    The class of a query is its most probable one, other than "no area". The score is the
+    probability of this class times the mean of the query's mask within its area, where the mask is
+    above one half. A query with an empty area has no segment.
+
+    Segments are numbered from 0 in the order of the queries. Where segments overlap, that of the
+    later query covers the other, which stays in `segments_info` even if it has no pixel left.
     """
     areas = np.full(masks.target, NO_SEGMENT)
     segments: list[Segment] = []
@@ -180,14 +184,16 @@ def post_process_panoptic_segmentation(
     """Return segments that do not overlap, each with the class of its query.
 
     The score of a query at a pixel is the probability of the query's class times its mask there.
-    Each pixel belongs to the query with the largest score. A query becomes a segment if
+    Only confident queries are compared: their most probable class is not "no area", and its
+    probability is above `threshold`. Each pixel belongs to the confident query with the largest
+    score. Such a query becomes a segment if the number of pixels that belong to it, divided by the
+    number of pixels of its area, is above `overlap_mask_area_threshold`. Its area is where its mask
+    is at least `mask_threshold`.
 
-    - its most probable class is not "no area", and the probability is above `threshold`, and
-    - the pixels that belong to it are more than the share `overlap_mask_area_threshold` of its
-      area. Its area is where its mask is at least `mask_threshold`.
-
-    Pixels outside the area of their query are in no segment. All segments of one class of
-    `stuff_classes`, which are class indices, are joined.
+    A segment contains the pixels of its area that belong to the query. Other pixels are in no
+    segment. Segments are numbered from 0 in the order of the queries, and their score is the
+    probability of the class. All segments of one class of `stuff_classes`, which are class indices,
+    are joined with the first of them.
     """
     areas = np.full(masks.target, NO_SEGMENT)
     labels, confidences = masks.scores.argmax(axis=-1), masks.scores.max(axis=-1)
@@ -268,7 +274,8 @@ def draw_areas(areas: Areas) -> Image:
 def draw_largest(maps: Float32 | None) -> tuple[NDArray[np.uint8], str] | None:
     """Return a picture of the index of the largest of `n` maps at each position, and its caption.
 
-    `maps` has the shape `[1, n, h, w]`. If it is None, return None.
+    The indices have the colours of `RAMP`. `maps` has the shape `[1, n, h, w]`. If it is None,
+    return None.
     """
     if maps is None:
         return None
@@ -319,7 +326,10 @@ def _cubic_weight(x: Float32) -> Float32:
 
 
 def draw_depth(depth: Float32) -> Image:
-    """Return a picture of depths `[height, width]` in the colours of `RAMP`, smallest first."""
+    """Return a picture of depths `[height, width]` in the colours of `RAMP`.
+
+    The smallest depth has the first colour.
+    """
     from PIL import Image as pil
 
     return pil.fromarray(map_to_colours(depth))

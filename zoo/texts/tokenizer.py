@@ -53,14 +53,16 @@ class Tokenizer:
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return the `input_ids` of texts, `[texts, tokens]`.
 
-        **Raises** `BadRequest` if there is no text, or one that is not a string.
+        A single string is one text. **Raises** `BadRequest` if there is no text, or one that is not
+        a string.
         """
         return self.encode(texts)["input_ids"]
 
     def encode(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
         """Return `input_ids` and `attention_mask` of texts by name, each `[texts, tokens]`.
 
-        **Raises** `BadRequest` if there is no text, or one that is not a string.
+        A single string is one text. **Raises** `BadRequest` if there is no text, or one that is not
+        a string.
         """
         sentences = [texts] if isinstance(texts, str) else list(texts)
         if not sentences or not all(isinstance(text, str) for text in sentences):
@@ -75,8 +77,11 @@ class Tokenizer:
 def read_tokenizer(folder: Path, tokens: int) -> Tokenizer:
     """Return the tokenizer in a folder, which cuts or pads each text to `tokens` tokens.
 
-    **Raises** `BadFile` if its files are missing or damaged, or `MissingLibrary` if the library
-    tokenizers is not installed.
+    If the folder has no `tokenizer_config.json`, the default settings apply.
+
+    **Raises** `BadFile` if `tokenizer.json` is missing, does not have the word that texts are
+    padded with, or a file is damaged, and `MissingLibrary` if the library tokenizers is not
+    installed.
     """
     try:
         import tokenizers
@@ -139,7 +144,7 @@ def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, dict[str, 
 
 
 def _read_content(path: Path) -> bytes:
-    """Return the bytes of a file, decoded from other encodings into UTF-8.
+    """Return the bytes of a text file in UTF-8, without a byte order mark.
 
     **Raises** `BadFile` if the file cannot be read or is larger than `MAX_VOCABULARY_BYTES`.
     """

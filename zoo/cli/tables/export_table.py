@@ -107,7 +107,7 @@ def describe_outcome(variant: Variant, is_published: bool) -> str:
 
 
 def describe_verification(variant: Variant) -> str:
-    """Return the differences of a file from JAX in words.
+    """Return the differences of a file from JAX in words, or `not verified`.
 
     There is a line for each batch and image size with the largest difference, and a line with the
     verdict and the limit.
@@ -153,6 +153,8 @@ def verification_table(file: Path, verification: Verification) -> Table:
 
 def golden_errors(side: str, errors: Mapping[str, float], limit: float) -> list[dict[str, Any]]:
     """Return a record for each output: its difference from the golden numbers, and the limit.
+
+    A difference that is NaN or infinite is None in the record, and does not pass.
 
     **Arguments**
 

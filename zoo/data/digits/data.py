@@ -52,12 +52,11 @@ def load_digits() -> Digits:
 def split_rows(
     labels: Labels, share: float, key: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the indices of the images to keep, and of those to set apart, which are a `share` of
-    each class.
+    """Return the indices of the images to keep, and of those to set apart, both in ascending order.
 
-    The images are shuffled by digests that contain `key`, not by a random generator. The numbers of
-    a generator may change with its version, and images of the training set would get into the test
-    set.
+    Of each class, the rounded `share` of its images is set apart. Which ones is decided by digests
+    that contain `key`, not by a random generator. The numbers of a generator may change with its
+    version, and images of the training set would get into the test set.
     """
     set_apart: list[int] = []
     for label in range(DIGIT_CLASSES):
@@ -70,10 +69,10 @@ def split_rows(
 def split_digits(seed: int = 0, validate: bool = False) -> tuple[Digits, Digits]:
     """Return the digits to train on, and the digits to measure with.
 
-    The second are the held-out digits, a share of `HELD_OUT`. If `validate` is true, they are a
-    part of the other digits, to choose settings with, and the held-out digits are in neither
-    result. `seed` selects another division. **Raises** `MissingLibrary` if scikit-learn is not
-    installed.
+    The second are the held-out digits, a share `HELD_OUT` of each class. If `validate` is true,
+    they are a share `VALIDATION` of the other digits, to choose settings with, and the held-out
+    digits are in neither result. `seed` selects another division. **Raises** `MissingLibrary` if
+    scikit-learn is not installed.
     """
     digits = load_digits()
     training_rows, set_apart = split_rows(digits.labels, HELD_OUT, f"{seed}|held out")

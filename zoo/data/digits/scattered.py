@@ -74,10 +74,11 @@ def scatter(digits: Digits, count: int, seed: int) -> ScatteredDigits:
 def resize_digit(
     image: NDArray[np.uint8], side: int
 ) -> tuple[NDArray[np.float32], tuple[int, int, int, int]]:
-    """Resize the image of a digit to `side` x `side` pixels.
+    """Resize the image `[8, 8]` of a digit to `side` x `side` pixels.
 
-    **Returns** the image with values from 0 to 1, and the left, top, right and bottom edge of its
-    strokes in pixels.
+    **Returns** the image with values from 0 to 1, and the box of its strokes, which are the pixels
+    brighter than `INK`: the positions of the first column and row, and those after the last column
+    and row.
     """
     grey = Image.fromarray(image).resize((side, side), Image.Resampling.BILINEAR)
     ink = np.asarray(grey, np.float32) / np.float32(255)
