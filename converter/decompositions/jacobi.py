@@ -300,8 +300,7 @@ def improve_orthonormality(rows: jax.Array) -> jax.Array:
 
 
 def rounding_units(size: int, dtype: np.dtype) -> float:
-    """Return the bound of rounding errors for a rotated matrix of ``size`` rows, relative to its
-    length.
+    """Return the deviation from orthogonality that rounding causes in a matrix of ``size`` rows.
 
     It is ``eps * max(1, sqrt(size) / 2)``, as measured on random matrices.
     """
