@@ -61,8 +61,8 @@ def rule_on_real_parts(
     is none.
 
     The function takes the operands and returns the list of results, where complex arrays are real
-    ones with a last axis of two. There is none if the primitive has no complex rule, or if the rule
-    does not declare one of ``params``.
+    ones with a last axis of two. A linear primitive is applied to the parts. Any other primitive
+    needs a rule in `COMPLEX_RULES` that declares all of ``params``.
 
     Arguments:
         primitive: the JAX primitive.

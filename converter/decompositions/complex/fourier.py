@@ -109,7 +109,7 @@ def _factor(length: int) -> int:
     """Return the first of two factors into which the transform of this length is split.
 
     It is the largest factor up to `LARGEST_FACTOR`, or else the smallest one. Return ``length``
-    itself if it is at most `DIRECT` or prime, and the transform is not split.
+    itself if the transform is not split, because its length is at most `DIRECT` or prime.
     """
     if length <= DIRECT:
         return length
