@@ -275,9 +275,9 @@ and its largest error."""
 def _nearest_rotation(tangents: jax.Array) -> jax.Array:
     """Return the rotation closest to ``I - W`` for the antisymmetric matrix ``W`` of ``tangents``.
 
-    A ``W`` longer than 1 is shortened; the sum of squares of its fourth power bounds the length.
-    The rotation is ``(I - W) / sqrt(I - W W)``, where the root is a short series. Each step of
-    Newton and Schulz squares the error of the series.
+    ``W`` is scaled down if its spectral norm may exceed 1. The eighth root of the sum of the
+    squares of ``W**4`` bounds this norm. The rotation is ``(I - W) / sqrt(I - W W)``, where the
+    root is a short series. Each step of Newton and Schulz squares the error of the series.
     """
     eye = jnp.eye(tangents.shape[-1], dtype=tangents.dtype)
     second = tangents @ tangents

@@ -1,7 +1,7 @@
 """Helpers for stacks of matrices: rows, columns, and loops over them.
 
-All functions take stacks ``[..., rows, columns]`` of real or complex numbers. An index is a Python
-integer in unrolled loops, otherwise an array with a traced one.
+All functions take stacks ``[..., rows, columns]`` of real or complex numbers. The index that a loop
+passes to its body is a Python integer if the loop is unrolled, otherwise a traced int32 array [1].
 """
 
 from collections.abc import Callable

@@ -130,8 +130,9 @@ def find_decomposition(op: Op | str, user_op_names: Collection[str] = ()) -> Exp
 
     Arguments:
         op: the operation or its name.
-        user_op_names: names of users' primitives in the program. An expansion that was registered
-            for such a name does not apply to JAX's primitive of that name.
+        user_op_names: names of users' primitives in the program. If such a name is also that of a
+            primitive of JAX, an expansion that was registered by this name is for the user's
+            primitive only.
     """
     named = ops.op_by_name(op)
     expansion: Expansion | None = registry.expansions.find(named, user_op_names)

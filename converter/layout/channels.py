@@ -193,7 +193,11 @@ def _region_orders_of_part(graph: Graph, weight_ids: set[int]) -> dict[int, Orde
 def _cheapest_order(
     nodes: Sequence[Node], weight_ids: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """Return the permutation that saves most transposes around a region, or None if none saves any.
+    """Return the permutation to reorder a region by, or None if none saves transposes.
+
+    It is the permutation from the new layout to that of the graph. The permutations of transposes
+    at the border are tried, that of most transposes first. The first one that removes more
+    transposes than it adds is returned.
 
     **Arguments**
 
@@ -236,12 +240,13 @@ which on this is worthwhile."""
 def _small_axis_first_order(
     nodes: Sequence[Node], weight_ids: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """Return the permutation by which the last axis is stored first, if this avoids more work than
-    it costs.
+    """Return the permutation from a layout whose first axis is the graph's last axis, if this
+    layout avoids more work than it costs.
 
     It avoids broadcasts and sums in short runs of that axis, and costs transposes at the border of
-    the region. Return None if it does not pay off, or if the last axis is longer than
-    `MAX_SMALL_AXIS`. The arguments have the same meaning as in `_cheapest_order`.
+    the region. Return None if it does not pay off, if the last axis has one entry or more than
+    `MAX_SMALL_AXIS`, or if a size is named. The arguments have the same meaning as in
+    `_cheapest_order`.
     """
     shapes = [node.out.shape for node in nodes]
     has_small_axis = all(dims.all_static(s) and 1 < s[-1] <= MAX_SMALL_AXIS for s in shapes)
@@ -349,7 +354,8 @@ def _can_be_reordered(op: Op) -> bool:
 def _is_carrier(node: Node) -> bool:
     """Return True if a node can be part of a region: it computes the same in any order of axes.
 
-    It needs at least three axes and no bodies.
+    It needs at least three axes and no bodies. Unless it broadcasts, its operands need as many axes
+    as its result, apart from constants and scalars.
     """
     if not _can_be_reordered(node.op) or node.out.rank < 3 or node.bodies:
         return False

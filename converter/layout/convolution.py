@@ -38,8 +38,9 @@ class ConvolutionWindow:
 def emit_convolution(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
     """Emit a convolution as ``Conv`` or ``ConvTranspose``, or as a product with patches.
 
-    The product is for dtypes that have no operator in the target, such as integers. ``takes``
-    returns True if the target has an operator for a dtype.
+    The product is for dtypes that have no operator in the target, such as integers. A convolution
+    with a kernel of named size is always emitted as the operator. ``takes`` returns True if the
+    target has an operator for a dtype.
     """
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)

@@ -69,7 +69,8 @@ class PoolWindow(NamedTuple):
 
 
 def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
-    """Return the rules that emit windowed reductions for an opset and a target.
+    """Return the rules that emit windowed reductions, as pools or as operations on slices, for an
+    opset and a target.
 
     ``strict`` keeps JAX's results for NaN and infinities, if necessary with slices in place of
     pools.
@@ -129,11 +130,11 @@ def _has_pool_operator(
 
 
 def _windows_contain_elements(node: Node) -> bool:
-    """Return True if each window contains an element that is not padding.
+    """Return True if each window is known to contain an element that is not padding.
 
     The result of ``MaxPool`` is not infinite for windows that contain only padding. If a window
     starts in the padding, it has to extend into the operand, and must not step over the operand.
-    False is returned if the padding has named sizes.
+    Return False if the padding has named sizes, or if the operand is dilated.
     """
     p, shape = node.params, node.inputs[0].shape
     axes = zip(p["window_dimensions"], p["window_dilation"], p["padding"], shape, strict=True)
@@ -198,7 +199,8 @@ def _emit_pool(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out
 def to_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
     """Return ``x`` as [batch, channels, space…], and the order of its axes before they were merged.
 
-    ``axes`` become the space. The last of the other axes becomes the channels.
+    ``axes`` become the space. The last of the other axes becomes the channels, and those before it
+    are merged into the batch.
     """
     other_axes = [i for i in range(x.rank) if i not in axes]
     order = [*other_axes, *axes]

@@ -238,7 +238,7 @@ class FoldingRules:
         return self._fold and self._is_known(value)
 
     def _may_merge(self, bias: Value, term: Value) -> bool:
-        """Return True if a term may be added to a bias.
+        """Return True if a term may be added to a bias: the bias is a weight that may be changed.
 
         Neither may be a single number, because x + 2**23 - 2**23 rounds x.
         """
@@ -248,8 +248,8 @@ class FoldingRules:
     def _may_change(self, part: ScaledOperand) -> bool:
         """Return True if an operand may be changed without a second large copy of it in the file.
 
-        It may if no other node reads it, or if it is at most 1 MiB and not the weight of a product
-        or convolution.
+        It may if no other node reads it, apart from nodes that are evaluated when the file is
+        saved. It also may if it is at most 1 MiB and not the weight of a product or convolution.
         """
         readers = self._readers.get(id(part.value), [])
         if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
