@@ -39,7 +39,9 @@ from converter.ir.rewrite import Editor, drop_dead, sweep
 def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> bool:
     """Replace all nodes that have a decomposition by the operations of its JAX function, in place.
 
-    Nodes whose results have no elements are not changed. Return True if any node was replaced.
+    Bodies are included, and dead nodes are removed first. A node is not changed if none of its
+    results has elements. A node whose decomposition raises `UnsupportedError` is kept and gets a
+    ``refusal_reason``. Return True if any node was replaced.
 
     Arguments:
         only: returns True for the operations to replace; by default for all.
@@ -64,8 +66,8 @@ class Decomposer(Inliner):
     """Inliner of the jaxpr of a decomposition.
 
     All new nodes get the source line of the node that is replaced. New nodes that have a
-    decomposition are replaced too. ``user_op_names`` are the names of the graph's own primitives of
-    users.
+    decomposition are replaced too. ``user_op_names`` are the names of users' primitives in the
+    graph.
     """
 
     user_op_names: frozenset[str] = frozenset()
@@ -75,8 +77,8 @@ class Decomposer(Inliner):
         return self
 
     def append(self, node: Node, nodes: list[Node]) -> list[Value]:
-        """Append a node, or the nodes of its decomposition if it has one, and return the values of
-        its outputs."""
+        """Append a node to ``nodes``, or the nodes of its decomposition if it has one, and return
+        the values of the node's outputs."""
         closed = _expanded_jaxpr(node, self.user_op_names)
         if closed is None:
             return super().append(node, nodes)
@@ -84,10 +86,11 @@ class Decomposer(Inliner):
 
 
 def _is_expandable(node: Node, user_op_names: Collection[str]) -> bool:
-    """Return True if there is a decomposition for the operation of a node.
+    """Return True if a node has a decomposition or computes with complex numbers.
 
-    There always is one for a node on complex numbers. Nodes on PRNG keys are not included here; see
-    `expand_key_operations`. ``user_op_names`` are the names of users' primitives in the graph.
+    A complex operation is included even if it turns out to have no decomposition. Nodes on PRNG
+    keys are not included; see `expand_key_operations`. ``user_op_names`` are the names of users'
+    primitives in the graph.
     """
     if isinstance(node.meaning, PairFunction):
         return node.meaning.kind == COMPLEX
@@ -95,11 +98,12 @@ def _is_expandable(node: Node, user_op_names: Collection[str]) -> bool:
 
 
 def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
-    """Return the closed jaxpr that replaces a node, or None if the node is not replaced.
+    """Return the closed jaxpr that replaces a node, or None if the node is kept.
 
-    It stays if there is no decomposition, or none for its parameters and operands, or if its
-    outputs have no elements. If the decomposition raises `UnsupportedError`, the node gets the
-    reason as its ``refusal_reason``, which the lowering reports together with all others.
+    It is kept if there is no decomposition, or none for its parameters and operands, or if none of
+    its outputs has elements. It is also kept if the decomposition raises `UnsupportedError`. The
+    node then gets the reason as its ``refusal_reason``, which the lowering reports together with
+    all others.
     """
     if not _is_expandable(node, user_op_names) or all(0 in v.shape for v in node.outputs):
         return None
@@ -119,8 +123,11 @@ def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
 def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[Any]) -> Any:
     """Return the closed jaxpr of an expansion for a node, or None if it does not apply.
 
+    It does not apply if the node has a parameter that the expansion does not declare, or if its
+    predicate ``applies`` returns False.
+
     Arguments:
-        expansion: the expansion of the node's operation, or None.
+        expansion: the expansion of the node's operation; None returns None.
         types: the shapes and dtypes of the operands.
     """
     if expansion is None or expansion.unknown(node.params):
@@ -134,11 +141,12 @@ def _complex_jaxpr(node: Node, meaning: PairFunction) -> Any:
     """Return the closed jaxpr of an operation on complex numbers, as a function of pairs of real
     numbers.
 
-    It is the definition of the primitive on real and imaginary parts. If there is none, it is the
-    decomposition of the primitive, if that holds for complex numbers. Otherwise return None.
+    It is the definition of the primitive on real and imaginary parts (`rule_on_real_parts`). If
+    there is none, it is the decomposition of the primitive, if that holds for complex numbers or no
+    operand is complex. Otherwise return None.
 
     Arguments:
-        meaning: the function of the node on complex numbers, with the JAX types of its operands.
+        meaning: the primitive, and the JAX types of its operands.
     """
     primitive, types = meaning.primitive, meaning.types
     pairs = zip(types, node.inputs, strict=True)
@@ -166,8 +174,8 @@ KEY_COMPARISONS = {"eq": jnp.all, "ne": jnp.any}
 def expand_key_operations(graph: Graph) -> bool:
     """Replace operations on PRNG keys by operations on the numbers of the keys, in place.
 
-    This is repeated until there are none, since an operation may be replaced by others on keys. If
-    the generator of a key is not threefry, only operations that move or compare the key are
+    The graph is processed again until there are no such operations, since an operation may be
+    replaced by others on keys. Drawing from keys of another generator than threefry is not
     replaced. Return True if any node was replaced.
     """
     changed = False
@@ -177,15 +185,15 @@ def expand_key_operations(graph: Graph) -> bool:
 
 
 def _expand_key_node(node: Node, editor: Editor) -> Sequence[Value]:
-    """Append the nodes that compute an operation on keys from their numbers, and return the values
-    of its outputs."""
+    """Append the nodes that compute an operation on keys from the keys' numbers, and return the
+    values of the operation's outputs."""
     closed = trace_expansion(function_on_numbers(node), node.inputs)
     return Decomposer(Constants([], Names()), node.source).inline(closed, node.inputs, editor.nodes)
 
 
 def _holds_keys(node: Node) -> bool:
-    """Return True if a node moves or compares keys, or draws from threefry keys, so that it can be
-    expressed on their numbers."""
+    """Return True if `expand_key_operations` replaces a node: it moves or compares PRNG keys, or
+    draws from threefry keys."""
     meaning = node.meaning
     if not isinstance(meaning, PairFunction) or meaning.kind == COMPLEX:
         return False
@@ -193,10 +201,12 @@ def _holds_keys(node: Node) -> bool:
 
 
 def function_on_numbers(node: Node) -> Callable[..., Any]:
-    """Return a JAX function that computes the outputs of a node from the numbers of its keys.
+    """Return a JAX function that computes the outputs of a node on PRNG keys from the keys'
+    numbers.
 
     The function takes and returns arrays in the form of the graph: a key is uint32 numbers on a
-    last axis.
+    last axis. A primitive that draws from keys is computed by its expansion, or else by JAX's
+    implementation. The node must be one for which `_holds_keys` is True.
     """
     assert isinstance(node.meaning, PairFunction)
     meaning, primitive = node.meaning, node.meaning.primitive
@@ -211,10 +221,11 @@ def function_on_numbers(node: Node) -> Callable[..., Any]:
 
 
 def _apply_to_numbers(meaning: PairFunction, params: Mapping[str, Any], *xs: jax.Array) -> Any:
-    """Return the results of an operation that moves or compares keys, for arrays of their numbers.
+    """Return the list of results of an operation that moves or compares keys, for arrays of the
+    keys' numbers.
 
-    The operation is applied to the first number of all keys, then to the second. A comparison of
-    keys combines the comparisons of both.
+    The operation is applied to each number of the keys separately: first to the first number of all
+    keys, then to the second, and so on. Two keys are equal if all their numbers are equal.
     """
     name = meaning.primitive.name
     axes = [-1 if is_key(aval) else None for aval in meaning.types]

@@ -18,8 +18,11 @@ Combine: TypeAlias = Callable[[Sequence[jax.Array], Sequence[jax.Array]], Arrays
 
 
 def single_operation(jaxpr: Any) -> str | None:
-    """Return the name of the primitive if a jaxpr only applies one to its two inputs, in any order,
-    such as "add" for ``lambda x, y: x + y``. Otherwise return None."""
+    """Return the name of the primitive if a jaxpr only applies one to its two inputs, such as "add"
+    for ``lambda x, y: x + y``.
+
+    The order of the two inputs is ignored. Return None for any other jaxpr.
+    """
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2:
         return None
     (eqn,) = jaxpr.eqns
@@ -29,6 +32,8 @@ def single_operation(jaxpr: Any) -> str | None:
 
 def vectorized_combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
     """Return a function of two tuples of arrays that applies a jaxpr to each pair of elements.
+
+    All arrays have one shape. The function returns a tuple of arrays of this shape.
 
     Arguments:
         jaxpr: a jaxpr of two tuples of scalars, one after the other, with a tuple of scalars as
@@ -50,9 +55,10 @@ def vectorized_combination(jaxpr: Any, consts: Sequence[Any]) -> Combine:
 def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arrays:
     """Reduce arrays along some axes by a computation on scalars, which has to be associative.
 
-    Neighbours are combined until one is left, which is combined with the initial value. An axis
-    with a named size is combined one entry after the other. As in XLA, the result is the initial
-    value if there are no entries, and the initial value is not used if there is a single entry.
+    Neighbours are combined until one is left, which is combined with the initial value. As in XLA,
+    the result is the initial value if there are no entries, and the initial value is not used if
+    there is a single entry. If a reduced axis has a named size, the entries are instead combined
+    with the initial value one after the other.
 
     Arguments:
         operands: the arrays, followed by as many initial values.
@@ -76,7 +82,10 @@ def reduce(*operands: jax.Array, jaxpr: Any, dimensions: tuple[int, ...]) -> Arr
 
 def combine_neighbours(combine: Combine, xs: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """Return the arrays reduced to size one along the last axis, by combining neighbours
-    repeatedly; the order of entries is kept."""
+    repeatedly.
+
+    The order of the entries is kept. An empty last axis stays empty.
+    """
     while (size := xs[0].shape[-1]) > 1:
         even, odd = (
             tuple(lax.slice_in_dim(x, i, size // 2 * 2, 2, -1) for x in xs) for i in (0, 1)
@@ -108,11 +117,12 @@ def scatter_apply(
 ) -> jax.Array:
     """Return ``x`` with a function applied to the elements that windows of a scatter cover.
 
-    The function is applied several times to an element that several windows cover, as in JAX.
+    The function is applied to an element as many times as there are windows that cover it, as in
+    JAX.
 
     Arguments:
         fn: a function from a scalar to a scalar.
-        indices: the position of each window.
+        indices: the index vector of each window, on the last axis.
         shape: the shape of the scatter's updates.
         dimension_numbers: how ``indices`` and ``shape`` correspond to axes of ``x``, as in
             ``lax.scatter``.

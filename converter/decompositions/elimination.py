@@ -25,13 +25,14 @@ EliminationStep = tuple[jax.Array, jax.Array]
 
 @decomposition("cholesky", of_complex=True)
 def cholesky(x: jax.Array) -> jax.Array:
-    """Return the lower triangular ``L`` with ``x = L @ L.T``, or NaN if ``x`` is not positive
-    definite.
+    """Return matrices with the Cholesky factor ``L`` of ``x`` in the lower triangle: ``x = L @
+    L.T``.
 
-    The rows of ``L.T`` are computed in order and subtracted from the remaining matrix (Golub and
-    Van Loan, algorithm 4.2.2). The roots of the pivots are taken at the end. Only the lower
-    triangle of ``x`` is read. Above the diagonal the result is ``x``, as in LAPACK. For complex
-    numbers ``L.T`` is the adjoint, and the diagonal is treated as real.
+    Above the diagonal the result is ``x``, as in LAPACK. A matrix that is not positive definite
+    becomes NaN entirely. Only the lower triangle of ``x`` is used to compute ``L``. For complex
+    numbers ``L.T`` is the adjoint, and the diagonal of ``x`` is treated as real. The rows of
+    ``L.T`` are computed in order and subtracted from the remaining matrix (Golub and Van Loan,
+    algorithm 4.2.2). The roots of the pivots are taken at the end.
     """
     size = x.shape[-1]
     rows = lax.iota(jnp.int32, size)
@@ -90,12 +91,16 @@ Arrays = tuple[jax.Array, ...]
 
 @decomposition("lu", of_complex=True)
 def lu(x: jax.Array) -> Arrays:
-    """Return the LU decomposition of ``x`` with partial pivoting.
+    """Return the LU decomposition of ``x`` [..., m, n] with partial pivoting.
 
-    The results are ``L`` and ``U`` in one matrix, the pivots, and the permutation of the rows.
-    Elimination is by columns (Golub and Van Loan, algorithm 3.4.1). Among entries of the same size
-    the first one is the pivot, as in LAPACK. Rows are not moved. A step searches for its pivot in
-    the order in which LAPACK would have the remaining rows.
+    The results are ``L`` and ``U`` in one matrix [..., m, n], the pivots [..., min(m, n)], and the
+    permutation of the rows [..., m]. In step ``k`` LAPACK exchanges row ``k`` with row
+    ``pivots[k]``, counted from 0. Row ``i`` of ``L @ U`` is row ``permutation[i]`` of ``x``. Among
+    entries of the same size the first one is the pivot, as in LAPACK.
+
+    Elimination is by columns (Golub and Van Loan, algorithm 3.4.1). Rows are not moved during
+    elimination. A step searches for its pivot in the order in which LAPACK would have the remaining
+    rows.
     """
     *stack, height, width = x.shape
     count, rows = min(height, width), lax.iota(jnp.int32, height + 1)
@@ -129,11 +134,12 @@ def lu(x: jax.Array) -> Arrays:
 
 
 def _remaining_orders(size: int) -> np.ndarray:
-    """Return the order of the remaining rows after the row at each of ``size`` positions is the
-    pivot.
+    """Return, for each position of the pivot, the order of the remaining rows after the step.
 
-    As in LAPACK, the row at the first position moves to the position of the pivot, and all others
-    move up by one. The number after the last row follows. The result is [size, size + 1].
+    Row ``p`` of the result has the positions of these rows before the step, if the row at position
+    ``p`` is the pivot. As in LAPACK, the row at the first position takes the place of the pivot,
+    and the others move up by one. The last two entries of a row are ``size``, the position of an
+    additional row of zeros. The result is [size, size + 1].
     """
     orders = np.minimum(np.arange(1, size + 2, dtype=np.int32), size)[None].repeat(size, 0)
     orders[np.arange(1, size), np.arange(size - 1)] = 0
@@ -141,21 +147,27 @@ def _remaining_orders(size: int) -> np.ndarray:
 
 
 def _rows_at(order: jax.Array, positions: jax.Array) -> jax.Array:
-    """Return the entries of ``order``, numbers of rows, at these positions."""
+    """Return the row numbers that ``order`` has at these positions.
+
+    Arguments:
+        order: the numbers of rows, [..., size].
+        positions: [..., count], where the axes before the last are those of ``order``.
+    """
     if order.ndim == 1:
         return take_index(order, positions, 0)
     return jnp.take_along_axis(order, positions, -1, mode="promise_in_bounds")
 
 
 def _pivot_size(x: jax.Array) -> jax.Array:
-    """Return the size by which LAPACK selects pivots: for complex numbers |re| + |im|."""
+    """Return the magnitude by which LAPACK selects pivots: |x|, or |re| + |im| for complex
+    numbers."""
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
 
 
 @decomposition("lu_pivots_to_permutation")
 def lu_pivots_to_permutation(pivots: jax.Array, *, permutation_size: int) -> jax.Array:
-    """Return the order of rows after row ``i`` is exchanged with row ``pivots[i]``, for all ``i``
-    in order.
+    """Return the order of rows [..., permutation_size] after row ``i`` is exchanged with row
+    ``pivots[i]``, for all ``i`` in order.
 
     ``permutation_size`` is the number of rows.
     """
@@ -184,9 +196,9 @@ def triangular_solve(
     """Return ``X`` with ``op(a) X = b``, or with ``X op(a) = b`` unless ``left_side``.
 
     ``op`` transposes ``a`` with ``transpose_a`` and conjugates it with ``conjugate_a``. With
-    ``lower`` only the lower triangle of ``a`` is read, else the upper one. If ``unit_diagonal`` is
-    true, the diagonal is assumed to be one and is not read; otherwise rows are divided by it first.
-    If the diagonal has a zero, infinities and NaN propagate from row to row as in BLAS.
+    ``lower`` only the lower triangle of ``a``, before ``op``, is read, else the upper one. If
+    ``unit_diagonal`` is true, the diagonal is assumed to be one and is not read. If the diagonal
+    has a zero, infinities and NaN propagate from row to row as in BLAS.
     """
     if conjugate_a:
         a = jnp.conj(a)
@@ -260,7 +272,7 @@ def tridiagonal_solve(
 
 
 def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
-    """Eliminate the first entry of a row of a tridiagonal system by another row.
+    """Eliminate the first unknown from one of two rows of a tridiagonal system by the other.
 
     Arguments:
         top: the row so far: its diagonal, the entry to the right, and its right side.
@@ -268,8 +280,8 @@ def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
 
     Returns:
         The row that remains, in the form of ``top``, and the row that eliminated it: its diagonal,
-        two entries to the right, and its right side. The row with the larger first entry
-        eliminates.
+        two entries to the right, and its right side. The row whose first entry is larger in
+        magnitude eliminates.
     """
     first, second, right_side = top
     lead, second_entry, further, value = following
@@ -294,7 +306,7 @@ def _eliminate(top: Arrays, following: Arrays) -> tuple[Arrays, Arrays]:
 
 
 def _substitute(state: Arrays, line: Arrays) -> tuple[Arrays, jax.Array]:
-    """Solve a row of the eliminated system by the two unknowns after it.
+    """Solve a row of the eliminated system for its unknown, given the two unknowns after it.
 
     Arguments:
         state: the next unknown, and the one after it.

@@ -52,8 +52,8 @@ def grouped_convolution(
 
 
 def _group_product(part: jax.Array, weight: jax.Array) -> jax.Array:
-    """Return the products of [batch, groups, inputs, space…] with [groups, outputs, inputs], group
-    by group, as [batch, groups, outputs, space…]."""
+    """Return the products [batch, groups, outputs, space…] of ``part`` [batch, groups, inputs,
+    space…] with ``weight`` [groups, outputs, inputs], group by group."""
     if part.shape[2] == 1:
         return part * weight[..., 0].reshape(1, *weight.shape[:2], *(1,) * (part.ndim - 3))
     return jnp.einsum("ngi...,goi->ngo...", part, weight)
@@ -75,9 +75,10 @@ def ragged_dot_general(
 ) -> jax.Array:
     """Multiply groups of consecutive entries along one axis of ``lhs``, each with another matrix.
 
-    If the ragged axis is not contracted, a group is multiplied by its own part of ``rhs``; the
-    result is zero for entries after the last group. If it is contracted, the result has a new first
-    axis with the sum of each group. If it is a batch axis, groups make no difference.
+    This axis is the ragged axis. If it is not contracted, a group is multiplied by its own part of
+    ``rhs``; the result is zero for entries after the last group. If it is contracted, the result
+    has a new first axis with the sum of each group. If it is a batch axis, ``group_sizes`` is
+    ignored.
 
     Arguments:
         group_sizes: the number of entries of each group.
@@ -153,8 +154,10 @@ def scaled_dot(
     dimension_numbers: Any,
     preferred_element_type: Any,
 ) -> jax.Array:
-    """Multiply two arrays of which each block along the contracted axes has a scale.
+    """Multiply two arrays by ``lax.dot_general``, after each block of an array is multiplied by its
+    scale.
 
+    A scale array has the axes of its operand. Along each axis its size divides that of the operand.
     The products are computed in bfloat16, as in JAX.
     """
     x, y = _apply_scales(lhs, lhs_scale, jnp.bfloat16), _apply_scales(rhs, rhs_scale, jnp.bfloat16)
@@ -170,18 +173,21 @@ def scaled_matmul(
     *,
     preferred_element_type: Any,
 ) -> tuple[jax.Array]:
-    """Multiply [batch, m, k] with [batch, n, k] to [batch, m, n].
+    """Multiply [batch, m, k] with [batch, n, k] to [batch, m, n], and return a tuple of this
+    result.
 
-    Each block along k has a scale. The products are computed in float32, and converted to
-    ``preferred_element_type``.
+    Each block along k is first multiplied by its scale (`_apply_scales`). The products are computed
+    in float32, and converted to ``preferred_element_type``.
     """
     x, y = _apply_scales(a, a_scale, jnp.float32), _apply_scales(b, b_scale, jnp.float32)
     return (jnp.einsum("bmk,bnk->bmn", x, y).astype(preferred_element_type),)
 
 
 def _apply_scales(x: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
-    """Return ``x`` times the scale of the block that an element is in, in this dtype. A scale is
-    repeated along each axis to the size of ``x``."""
+    """Return ``x`` in this dtype, with each element multiplied by the scale of its block.
+
+    ``scale`` has the axes of ``x``. Along each axis a scale is repeated to the size of ``x``.
+    """
     x, scale = x.astype(dtype), scale.astype(dtype)
     for axis, size in enumerate(x.shape):
         scale = jnp.repeat(scale, size // scale.shape[axis], axis)

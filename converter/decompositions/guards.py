@@ -1,7 +1,7 @@
-"""Define guards, markers, and collectives on one device, for which a file is written.
+"""Define guards, markers, and collectives as on one device, the only one that a file runs on.
 
 ``vmap`` replaces its axis names by numbers. The remaining names are those of a ``shard_map`` on one
-device; one on several devices is refused as a whole. The definitions are the same as in
+device; a ``shard_map`` on several devices is refused. The definitions are the same as in
 ``jax.lax``.
 """
 
@@ -25,8 +25,10 @@ kernels."""
 @guard("platform_index")
 def platform_index(*, platforms: tuple[tuple[str, ...] | None, ...]) -> jax.Array:
     """Return the index of the first branch of ``lax.platform_dependent`` that is for CPUs or for
-    any platform. ``platforms`` contains the names of the platforms of each branch; None means
-    any."""
+    any platform, as int32.
+
+    ``platforms`` contains the names of the platforms of each branch; None means any.
+    """
     fitting = (i for i, names in enumerate(platforms) if names is None or PLATFORM in names)
     return jnp.int32(next(fitting))
 
@@ -58,10 +60,10 @@ DEVICES = ("axis_name", "axis_index_groups", "axis_size")
 
 
 def _collective(reduce: Any, *xs: jax.Array, axes: Sequence[int | str]) -> list[Any]:
-    """Reduce each array over the axes that are given as numbers. Names of device axes have size
-    one.
+    """Return the list of arrays, each reduced over the axes that are given as numbers.
 
-    Before jax 0.9 one equation reduces all arrays of a tree.
+    Axes that are given as names are axes of devices. They have size one, so that nothing is
+    reduced. Before jax 0.9 one equation reduces all arrays of a tree.
 
     Arguments:
         reduce: reduces an array over a list of axes, such as ``lax.reduce_sum``.
@@ -103,7 +105,7 @@ def axis_index() -> jax.Array:
 
 @guard("ppermute", ignores=("axis_name",))
 def ppermute(*xs: jax.Array, perm: Sequence[tuple[int, int]]) -> tuple[jax.Array, ...]:
-    """Return the operands, or zeros if the permutation ``perm`` is empty.
+    """Return the operands, or zeros if ``perm``, a list of pairs (source, destination), is empty.
 
     The only device can send its operands only to itself.
     """

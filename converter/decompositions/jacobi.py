@@ -40,11 +40,12 @@ error."""
 def eigh(
     x: jax.Array, *, lower: bool, sort_eigenvalues: bool, subset_by_index: tuple[int, int] | None
 ) -> State:
-    """Return the eigenvectors in columns and the eigenvalues of Hermitian matrices, by Jacobi's
+    """Return the eigenvectors in columns, and the eigenvalues, of Hermitian matrices by Jacobi's
     method.
 
     The lower triangle of ``x`` is read, or the upper one unless ``lower`` (Golub and Van Loan,
-    section 8.5). The signs of the vectors are arbitrary.
+    section 8.5). The signs of the vectors are arbitrary. All results for a matrix with NaN or
+    infinite entries are NaN.
 
     Arguments:
         sort_eigenvalues: true to return the eigenvalues in ascending order, otherwise in any.
@@ -84,10 +85,13 @@ def svd(
     """Return singular values in descending order, left vectors in columns, and right vectors in
     rows.
 
+    The result is a tuple of these three arrays, or of the values alone unless ``compute_uv``. The
+    signs of the vectors are arbitrary.
+
     After a QR decomposition, one-sided Jacobi rotations ``V.T`` make the rows of ``R`` orthogonal:
     ``V.T @ R = S @ W.T`` (Hestenes, 1958; Drmac and Veselic, New fast and accurate Jacobi SVD
     algorithm, SIAM J. Matrix Anal. Appl. 29, 2008). For values of zero, the directions of ``W`` are
-    computed by a second QR decomposition. The signs of the vectors are arbitrary.
+    computed by a second QR decomposition.
 
     Arguments:
         full_matrices: true to return square matrices of vectors.
@@ -119,10 +123,10 @@ def svd(
 
 
 def _directions(rows: jax.Array) -> jax.Array:
-    """Return orthogonal rows with length one.
+    """Return ``rows``, which are orthogonal, with length one.
 
-    Rows that are zero or tiny have no accurate direction. If there are such rows, they are replaced
-    by orthonormal rows from a QR decomposition.
+    Rows that are zero or tiny have no accurate direction. If any matrix has such rows, the rows of
+    all matrices are replaced by orthonormal rows from a QR decomposition.
     """
     lengths = jnp.sqrt(jnp.sum(squares(rows), -1, keepdims=True))
     directions = rows / jnp.where(lengths > 0, lengths, 1)
@@ -140,14 +144,15 @@ def _directions(rows: jax.Array) -> jax.Array:
 
 
 def _empty_result(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[jax.Array, ...]:
-    """Return the singular value decomposition of matrices without columns."""
+    """Return the results of `svd` for matrices without columns: no values, and left and right
+    vectors if ``compute_uv``."""
     none = jnp.zeros((*x.shape[:-2], 0), real_dtype(x.dtype))
     left, right = qr(x, pivoting=False, full_matrices=full_matrices)
     return (none, left, right[..., :0, :]) if compute_uv else (none,)
 
 
 def _orthogonal_rows(r: jax.Array) -> State:
-    """Return ``V.T @ r`` with orthogonal rows, and the orthogonal matrix ``V.T``, by Jacobi
+    """Return ``V.T @ r``, whose rows are orthogonal, and the orthogonal matrix ``V.T``, by Jacobi
     rotations.
 
     ``r`` is square. For complex numbers ``V.T`` is the adjoint.
@@ -193,17 +198,19 @@ def diagonalize(
     excess: Callable[[jax.Array], jax.Array],
     measure: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
-    """Return rows that were rotated until a matrix that is computed from them is diagonal within
+    """Return ``rows`` after rotations that make the matrix ``matrix_of(rows)`` diagonal within
     rounding.
 
-    The loop also stops close to this limit without further progress, or after `MAX_STEPS` steps.
+    The loop ends when ``measure`` is at most 1 for every matrix of the stack. It also ends if no
+    measure above 1 decreases in a step and all are at most `CONVERGED_FACTOR`, or after `MAX_STEPS`
+    steps.
 
     Arguments:
         rows: the rows to rotate.
-        matrix_of: computes the Hermitian matrix from the rows.
-        excess: returns the magnitudes of the matrix's entries in units of their rounding error.
-        measure: returns the distance from a diagonal matrix, from these magnitudes above the
-            diagonal. It is at most 1 for a matrix that is diagonal within rounding.
+        matrix_of: computes a Hermitian matrix from the rows.
+        excess: returns the magnitude of each entry of this matrix in units of its rounding error.
+        measure: returns a number for each matrix that says how far it is from diagonal. It takes
+            the result of ``excess``, with zeros on and below the diagonal.
     """
     size = rows.shape[-2]
     is_above = np.triu(np.ones((size, size), bool), 1)
@@ -232,7 +239,8 @@ def diagonalize(
 
 
 def _tangents(off_diagonal: jax.Array, values: jax.Array) -> jax.Array:
-    """Return the tangents of the angles that make entries of a Hermitian matrix zero.
+    """Return the tangents of the rotation angles that make off-diagonal entries of a Hermitian
+    matrix zero.
 
     The smaller of the two possible angles is used, because it has less rounding (Golub and Van
     Loan, algorithm 8.5.1). Complex entries are first rotated to real ones.
@@ -242,7 +250,8 @@ def _tangents(off_diagonal: jax.Array, values: jax.Array) -> jax.Array:
         values: the diagonal.
 
     Returns:
-        An antisymmetric matrix ``W`` with the tangent for each entry.
+        An antisymmetric matrix ``W`` with the tangent for each entry; for complex numbers ``W`` is
+        minus its adjoint.
     """
     values = values.real
     differences = values[..., None, :] - values[..., None]
@@ -266,9 +275,9 @@ and its largest error."""
 def _nearest_rotation(tangents: jax.Array) -> jax.Array:
     """Return the rotation closest to ``I - W`` for the antisymmetric matrix ``W`` of ``tangents``.
 
-    A ``W`` longer than 1 is shortened; the sum of squares of its fourth power bounds the length.
-    The rotation is ``(I - W) / sqrt(I - W W)``, where the root is a short series. Each step of
-    Newton and Schulz squares the error of the series.
+    ``W`` is scaled down if its spectral norm may exceed 1. The eighth root of the sum of the
+    squares of ``W**4`` bounds this norm. The rotation is ``(I - W) / sqrt(I - W W)``, where the
+    root is a short series. Each step of Newton and Schulz squares the error of the series.
     """
     eye = jnp.eye(tangents.shape[-1], dtype=tangents.dtype)
     second = tangents @ tangents
@@ -291,6 +300,8 @@ def improve_orthonormality(rows: jax.Array) -> jax.Array:
 
 
 def rounding_units(size: int, dtype: np.dtype) -> float:
-    """Return the loss of orthogonality by rounding for matrices of ``size`` rows, as measured on
-    random matrices."""
+    """Return the deviation from orthogonality that rounding causes in a matrix of ``size`` rows.
+
+    It is ``eps * max(1, sqrt(size) / 2)``, as measured on random matrices.
+    """
     return float(jnp.finfo(dtype).eps) * max(1.0, math.sqrt(size) / 2)

@@ -1,7 +1,7 @@
 """Helpers for stacks of matrices: rows, columns, and loops over them.
 
-All functions take stacks ``[..., rows, columns]`` of real or complex numbers. An index is a Python
-integer in unrolled loops, otherwise an array with a traced one.
+All functions take stacks ``[..., rows, columns]`` of real or complex numbers. The index that a loop
+passes to its body is a Python integer if the loop is unrolled, otherwise a traced int32 array [1].
 """
 
 from collections.abc import Callable
@@ -66,8 +66,11 @@ def collect_rows(
 
 
 def take_index(x: jax.Array, i: Index, axis: int) -> jax.Array:
-    """Return entry ``i`` of an axis. The axis is kept, with size one. ``i`` is an integer, or an
-    array with one integer."""
+    """Return entry ``i`` of an axis. The axis is kept.
+
+    ``i`` is an integer, or an array of integers, whose axes replace the axis. With [1] the axis has
+    size one. Indices must be within bounds, and negative ones do not count from the end.
+    """
     axis = axis % x.ndim
     if isinstance(i, int):
         return lax.slice_in_dim(x, i, i + 1, axis=axis)
@@ -76,10 +79,10 @@ def take_index(x: jax.Array, i: Index, axis: int) -> jax.Array:
 
 
 def take_per_matrix(x: jax.Array, positions: jax.Array, axis: int) -> jax.Array:
-    """Return the rows (``axis`` -2) or columns (-1) of each matrix in a separate order for each
+    """Return the rows (``axis`` -2) or columns (-1) of each matrix at the positions for this
     matrix.
 
-    ``positions`` [..., count] contains the order for each matrix of the stack.
+    ``positions`` [..., count] contains the positions for each matrix of the stack.
     """
     if x.ndim == 2:
         return take_index(x, positions, axis)
@@ -88,8 +91,10 @@ def take_per_matrix(x: jax.Array, positions: jax.Array, axis: int) -> jax.Array:
 
 
 def exchanged_positions(k: Index, pivot: jax.Array, size: int) -> jax.Array:
-    """Return the numbers from 0 to ``size - 1`` with ``k`` and ``pivot`` exchanged. ``pivot`` has a
-    last axis of size one."""
+    """Return the numbers from 0 to ``size - 1`` with ``k`` and ``pivot`` exchanged, as [..., size].
+
+    ``pivot`` is [..., 1].
+    """
     positions = lax.iota(jnp.int32, size)
     return jnp.where(positions == k, pivot, jnp.where(positions == pivot, k, positions))
 
@@ -105,7 +110,8 @@ def squares(x: jax.Array) -> jax.Array:
 
 
 def outer(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the outer products of two stacks of vectors: ``x[i] * y[j]``."""
+    """Return the outer products of two stacks of vectors: [..., i, j] is ``x[..., i] * y[...,
+    j]``."""
     return x[..., :, None] * y[..., None, :]
 
 

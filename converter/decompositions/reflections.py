@@ -26,9 +26,10 @@ Packed = tuple[jax.Array, jax.Array]
 def geqrf(x: jax.Array) -> Packed:
     """Return the QR decomposition of ``x`` in LAPACK's format: a matrix, and the factors ``tau``.
 
-    The matrix has ``R`` with the Householder reflections below its diagonal. Columns are processed
-    in order with LAPACK's signs and factors, so that ``R`` is that of JAX (Golub and Van Loan,
-    algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
+    The matrix has ``R`` on and above its diagonal, and the vectors of the Householder reflections
+    below it. There are as many factors as rows or columns, whichever are fewer. Columns are
+    processed in order with LAPACK's signs and factors, so that ``R`` is that of JAX (Golub and Van
+    Loan, algorithm 5.2.1; LAPACK's ``geqr2`` and ``larfg``).
     """
     scale, count = safe_scale(x, -2), min(x.shape[-2:])
     # A column of one real number needs no reflection.
@@ -45,8 +46,8 @@ def geqrf(x: jax.Array) -> Packed:
 def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the QR decomposition of ``x`` with its columns reordered.
 
-    Each step continues with the largest remaining column. Norms of the remaining columns are
-    computed again in each step (Golub and Van Loan, algorithm 5.4.1).
+    Each step continues with the remaining column of the largest norm. Norms of the remaining
+    columns are computed again in each step (Golub and Van Loan, algorithm 5.4.1).
 
     Arguments:
         order: an array of the shape of the resulting order. Its numbers are not read.
@@ -76,13 +77,15 @@ def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Arr
 
 
 def _reflect_column(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
-    """Reflect column ``k`` onto the diagonal by a Householder reflection, and all other columns
-    with it.
+    """Apply the Householder reflection that makes column ``k`` zero below the diagonal, to all
+    columns.
 
-    Entries below the diagonal and in earlier columns are rounding errors that are not read.
+    The result may have rounding errors instead of zeros below the diagonal of the columns up to
+    ``k``. They are not read.
 
     Returns:
-        The reflected matrix, and the vector and the factor of the reflection.
+        The reflected matrix, and the vector and the factor of the reflection. The factor is zero if
+        the column is zero below the diagonal already.
     """
     rows = lax.iota(jnp.int32, reduced.shape[-2])[:, None]
     line = take_index(reduced, k, -1)
@@ -109,8 +112,9 @@ def _pack(reduced: jax.Array, mirrors: jax.Array, factors: jax.Array) -> Packed:
 
     Arguments:
         reduced: the reflected matrix, with ``R`` in its upper triangle.
-        mirrors: the vectors of the reflections, stacked.
-        factors: their factors, which have the other sign in LAPACK.
+        mirrors: the vectors of the reflections, stacked on a first axis.
+        factors: the factors of the reflections, stacked on a first axis. ``tau`` has the other
+            sign.
     """
     rows, columns = (lax.iota(jnp.int32, n) for n in reduced.shape[-2:])
     below = jnp.moveaxis(mirrors[..., 0], 0, -1)
@@ -144,14 +148,15 @@ def _apply_reflections(
 ) -> jax.Array:
     """Return ``x - Q @ x``, or ``x - adjoint(Q) @ x`` with ``transpose``, for a matrix ``x``.
 
-    ``Q`` is the product of the Householder reflections of ``geqrf``.
+    ``Q`` is the product of the Householder reflections of ``geqrf``. ``x`` itself is not an
+    argument: only ``project`` reads it.
 
     Arguments:
         packed: the matrix of ``geqrf``, with the vectors of the reflections below the diagonal.
         taus: the factors of the reflections.
         transpose: whether to use the adjoint of ``Q``.
-        project: returns ``adjoint(V) @ x``, where the columns of ``V`` are the vectors of the
-            reflections. Nothing else of ``x`` is needed.
+        project: returns ``adjoint(V) @ x`` for the matrix ``V``, whose columns are the vectors of
+            the reflections.
     """
     height, count = packed.shape[-2], taus.shape[-1]
     mirrors = jnp.tril(packed[..., :count], -1) + jnp.eye(height, count, dtype=packed.dtype)
@@ -177,8 +182,8 @@ def householder_product(packed: jax.Array, taus: jax.Array) -> jax.Array:
 def qr(x: jax.Array, *, pivoting: bool, full_matrices: bool) -> tuple[jax.Array, ...]:
     """Return ``Q`` and ``R`` with ``x = Q @ R``.
 
-    With ``pivoting`` the columns are reordered, and the third result is their order. With
-    ``full_matrices`` ``Q`` is square.
+    With ``pivoting`` the columns are reordered, and the third result is their order, counted from
+    0: ``x[:, order] = Q @ R``. With ``full_matrices`` ``Q`` is square.
     """
     height, width = x.shape[-2:]
     count = height if full_matrices else min(height, width)

@@ -26,7 +26,7 @@ class DeclaredFunction:
     """A function that computes or lowers a primitive, with the names of the primitive's parameters.
 
     The function gets the parameters that it ``reads`` as keywords. Those that it ``ignores`` are
-    not passed. The primitive must have no others.
+    not passed. The caller must check with `unknown` that a node has no others.
     """
 
     function: Callable[..., Any]
@@ -34,12 +34,13 @@ class DeclaredFunction:
     ignores: frozenset[str] = frozenset()
 
     def unknown(self, params: Iterable[str]) -> list[str]:
-        """Return the names of the parameters that the function neither reads nor ignores, in
+        """Return those of the names ``params`` that the function neither reads nor ignores, in
         alphabetical order."""
         return sorted(set(params) - self.reads - self.ignores)
 
     def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters that the function reads, by name."""
+        """Return the parameters in ``params`` that the function reads, by name. Others are left
+        out."""
         return {name: value for name, value in params.items() if name in self.reads}
 
 
@@ -68,7 +69,7 @@ class Expansion(DeclaredFunction):
     packed: bool = False
 
     def bind(self, params: Mapping[str, Any]) -> DecompositionFunction:
-        """Return the function with the parameters that it reads as keywords, as a function of the
+        """Return the function with the parameters that it reads already passed. It takes the
         operands."""
         return partial(self.function, **self.read(params))
 
@@ -129,8 +130,9 @@ def find_decomposition(op: Op | str, user_op_names: Collection[str] = ()) -> Exp
 
     Arguments:
         op: the operation or its name.
-        user_op_names: names of users' primitives in the program. An expansion that was registered
-            for such a name does not apply to JAX's primitive of that name.
+        user_op_names: names of users' primitives in the program. If such a name is also that of a
+            primitive of JAX, an expansion that was registered by this name is for the user's
+            primitive only.
     """
     named = ops.op_by_name(op)
     expansion: Expansion | None = registry.expansions.find(named, user_op_names)

@@ -20,9 +20,10 @@ FloatFormula = Callable[..., jax.Array]
 
 
 def in_float32(formula: FloatFormula) -> FloatFormula:
-    """Return a formula that computes in float32 or wider, on operands of the same shape.
+    """Return the formula with its operands broadcast to one shape and converted to float32 or
+    wider.
 
-    The operands are broadcast and converted. The result has the dtype of the first operand.
+    The result is converted back to the dtype of the first operand. This is a decorator.
     """
 
     @wraps(formula)
@@ -42,8 +43,8 @@ State = tuple[jax.Array, ...]
 def _iterate_while_active(max_steps: int, step: Callable[[State], State], start: State) -> State:
     """Return the state after repeating a step while any element is active and steps remain.
 
-    The first part of the state is true for the elements that are active. The second part counts the
-    steps, up to ``max_steps``.
+    The first array of the state is True for the elements that are active. The second is the number
+    of steps so far, which ``step`` increases, up to ``max_steps``.
     """
     return lax.while_loop(lambda state: jnp.any(state[0]) & (state[1] < max_steps), step, start)
 
@@ -56,7 +57,8 @@ BETA_STEPS = 300
 def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax.Array:
     """Return I_x(a, b) by DLMF 8.17.22, or 1 - I_{1-x}(b, a) where this converges faster.
 
-    The result is NaN for negative a or b, and for x outside of 0 to 1.
+    The result is NaN for NaN, for negative a or b, for x outside of 0 to 1, and where zero or
+    infinite a and b have no common limit.
     """
     left, right = (a == 0) | (b == jnp.inf), (b == 0) | (a == jnp.inf)
     is_undefined = (a < 0) | (b < 0) | ~((x >= 0) & (x <= 1)) | (left & right)
@@ -76,8 +78,8 @@ def regularized_incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array) -> jax
 def _beta_fraction(a: jax.Array, b: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
     """Return the continued fraction of the incomplete beta function by Lentz' method.
 
-    Its denominators are one, and its numerators come in pairs. ``active`` is False for elements
-    that are not needed.
+    Its denominators are one, and its numerators come in pairs. The result is not meaningful where
+    ``active`` is False.
     """
     half_unit = jnp.finfo(x.dtype).eps / 2
     tiny = jnp.finfo(x.dtype).tiny
@@ -142,20 +144,27 @@ def _gamma_undefined(a: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _gamma_of_infinity(a: jax.Array) -> jax.Array:
-    """Return True for the elements with infinite ``a``, for which JAX returns the limit. Versions
-    before `IGAMMA_OF_INFINITY` do not; then return False."""
+    """Return True for the elements with infinite ``a``, for which JAX returns the limit.
+
+    JAX does so since the version of `IGAMMA_OF_INFINITY`. With an older JAX, return False for all
+    elements.
+    """
     return (a == jnp.inf) if IGAMMA_OF_INFINITY else jnp.zeros_like(a, bool)
 
 
 def _gamma_factor(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return x^a exp(-x) / gamma(a), and True for the elements at which it does not underflow."""
+    """Return x^a exp(-x) / gamma(a), and a Boolean array that is True where this does not
+    underflow."""
     power = a * jnp.log(x) - x - lax.lgamma(a)
     return jnp.exp(power), power >= -jnp.log(jnp.finfo(x.dtype).max)
 
 
 def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """Return P(a, x) as a sum of x^n / ((a + 1) … (a + n)). ``active`` is False for elements that
-    are not needed."""
+    """Return P(a, x) as a power series: `_gamma_factor` / a times the sum of x^n / ((a + 1) … (a +
+    n)).
+
+    The result is not meaningful where ``active`` is False.
+    """
     factor, is_positive = _gamma_factor(a, x)
     is_active = active & is_positive & (x > 0) & ~_gamma_undefined(a, x)
 
@@ -173,8 +182,10 @@ def _gamma_series(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
 
 
 def _gamma_fraction(a: jax.Array, x: jax.Array, active: jax.Array) -> jax.Array:
-    """Return Q(a, x) as a continued fraction, from its convergents p / q. ``active`` is False for
-    elements that are not needed."""
+    """Return Q(a, x) as a continued fraction, from its convergents p / q.
+
+    The result is not meaningful where ``active`` is False.
+    """
     factor, is_positive = _gamma_factor(a, x)
     is_active = active & is_positive & (x < jnp.inf) & ~_gamma_undefined(a, x)
     eps = jnp.finfo(x.dtype).eps
@@ -226,8 +237,13 @@ def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
 
 
 def _handle_poles(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
-    """Return ``value``, the Hurwitz zeta function of x and q, with infinity at poles and NaN where
-    it is no real number."""
+    """Return ``value``, the Hurwitz zeta function of x and q, corrected at poles and where it is
+    undefined.
+
+    It is infinity where x is 1, NaN where x is below 1, and NaN for a negative or zero q unless x
+    is an integer. At the poles, where q is zero or a negative integer, it is infinity if x is even
+    and NaN otherwise.
+    """
     poles = (q <= 0) & (q == jnp.floor(q))
     undefined = (x < 1) | ((q <= 0) & (x != jnp.floor(x)))
     value = jnp.where(undefined, jnp.nan, value)
@@ -248,8 +264,11 @@ def polygamma(n: jax.Array, x: jax.Array) -> jax.Array:
 
 @decomposition("nextafter")
 def nextafter(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the next float after ``x`` in the direction of ``y``. Floats of one sign are in the
-    order of their bits."""
+    """Return the next float after ``x`` in the direction of ``y``.
+
+    The result is ``y`` if both are equal, and NaN if one is NaN. Floats of one sign are in the
+    order of their bits.
+    """
     integer = jnp.dtype(f"int{8 * x.dtype.itemsize}")
     lowest = jnp.iinfo(integer).min
     x, y = jnp.broadcast_arrays(x, y)
@@ -332,7 +351,7 @@ def _scaled_bessel(
     Arguments:
         below: Chebyshev coefficients for x up to 8.
         above: Chebyshev coefficients for larger x.
-        factor: a factor of the series up to 8.
+        factor: multiplies the series for x up to 8. The series for larger x is divided by sqrt(x).
     """
     if x.dtype == np.float32:
         below, above = below[-FLOAT32_TERMS[0] :], above[-FLOAT32_TERMS[1] :]
@@ -341,8 +360,10 @@ def _scaled_bessel(
 
 
 def _chebyshev(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:
-    """Return the sum of a Chebyshev series in ``x / 2`` by Clenshaw's recurrence. The coefficients
-    are ordered from the highest to the constant one."""
+    """Return the sum of a Chebyshev series in ``x / 2`` by Clenshaw's recurrence.
+
+    The coefficients are ordered from the highest to the constant one, which counts half.
+    """
     second_last, last, value = (jnp.zeros_like(x) for _ in range(3))
     for coefficient in coefficients:
         second_last, last = last, value

@@ -52,22 +52,28 @@ def _hash_pairs(keys: jax.Array, x1: Any, x2: jax.Array, rank: int) -> Pair:
         keys: uint32 [..., 2].
         x1: the first numbers of the pairs.
         x2: the second numbers of the pairs.
-        rank: how many last axes of the numbers are hashed for each key; axes of keys come before
-            them.
+        rank: how many axes of the numbers are hashed for each key. They are the last axes of the
+            results, after the axes of ``keys``.
     """
     k1, k2 = (jnp.expand_dims(keys[..., i], range(-rank, 0)) for i in (0, 1))
     return threefry2x32(k1, k2, x1, x2)
 
 
 def _flat_positions(shape: Shape) -> jax.Array:
-    """Return the position of each element of an array of this shape in its flat order, as uint32.
-    Positions have 64 bits in JAX; the upper half is zero below 2**32 elements."""
+    """Return the flat index of each element of an array of this shape, as uint32 in this shape.
+
+    JAX hashes indices of 64 bits. Their upper half, which is zero for arrays of up to 2**32
+    elements, is not returned.
+    """
     return lax.iota(np.uint32, math.prod(shape)).reshape(shape)
 
 
 def _hash_halves(keys: jax.Array, size: Any) -> jax.Array:
-    """Return the hashes of the numbers from 0 to ``size - 1`` for each key. A number of the first
-    half is hashed together with one of the second."""
+    """Return the hashes of the numbers from 0 to ``size - 1`` for each key, [..., size].
+
+    A number of the first half is hashed together with the one of the second half that is ``(size +
+    1) // 2`` larger. If ``size`` is odd, the last number of the first half is hashed with 0.
+    """
     half = (size + 1) // 2
     low = lax.iota(np.uint32, half)
     high = low + jnp.asarray(half, np.uint32)
@@ -77,7 +83,10 @@ def _hash_halves(keys: jax.Array, size: Any) -> jax.Array:
 
 @decomposition("random_seed", ignores=("impl",))
 def random_seed(seeds: jax.Array) -> jax.Array:
-    """Return the keys [..., 2] of integer seeds: the upper and the lower half of their 64 bits."""
+    """Return the keys [..., 2] of integer seeds: the upper and the lower half of their 64 bits.
+
+    The upper half is zero for seeds of fewer bits.
+    """
     low = seeds.astype(np.uint32)
     if seeds.dtype.itemsize < 8:
         return jnp.stack([jnp.zeros_like(low), low], -1)
@@ -87,7 +96,10 @@ def random_seed(seeds: jax.Array) -> jax.Array:
 
 @decomposition("random_fold_in")
 def random_fold_in(keys: jax.Array, data: jax.Array) -> jax.Array:
-    """Return new keys that depend on ``keys`` and on the integers ``data``; both are broadcast."""
+    """Return new keys [..., 2] that depend on ``keys`` and on the integers ``data``.
+
+    The axes of ``keys`` before the last and those of ``data`` are broadcast.
+    """
     return jnp.stack(_hash_pairs(keys, np.uint32(0), data.astype(np.uint32), 0), -1)
 
 
@@ -101,7 +113,8 @@ def random_split(keys: jax.Array, *, shape: Shape) -> jax.Array:
 
 @decomposition("random_bits")
 def random_bits(keys: jax.Array, *, bit_width: int, shape: Shape) -> jax.Array:
-    """Return random unsigned integers of ``bit_width`` bits, in this shape for each key."""
+    """Return random unsigned integers of ``bit_width`` bits, in this shape for each key:
+    [*keys.shape[:-1], *shape]."""
     if not jax.threefry_partitionable.value:
         return _sequential_bits(keys, bit_width, shape)
     high, low = _hash_pairs(keys, np.uint32(0), _flat_positions(shape), len(shape))

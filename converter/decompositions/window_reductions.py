@@ -44,14 +44,19 @@ def reduce_window(
 ) -> Arrays:
     """Reduce the elements of each window of arrays by a computation on scalars.
 
-    The computation has to be associative and commutative. As on XLA's CPU, padding is not combined
-    with the initial value, which need not be neutral. The parameters have the same meaning as in
+    The computation has to be associative and commutative. The initial value is combined once with
+    the elements of each window, and need not be neutral. As on XLA's CPU, padding and the gaps of a
+    dilated operand contribute nothing. The parameters have the same meaning as in
     ``lax.reduce_window``.
 
     Arguments:
         operands: the arrays, followed by as many initial values.
         jaxpr: the computation, of as many pairs of scalars as there are arrays.
         consts: the constants of the computation.
+
+    Raises:
+        UnsupportedError: an axis has a named size that may be shorter than a window, and the
+            computation is not the sum, maximum or minimum of real numbers.
     """
     window = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
     operation = single_operation(jaxpr)
@@ -87,12 +92,13 @@ def select_and_gather_add(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> jax.Array:
-    """Return the tangent at the element of each window of ``operand`` that is its maximum or
-    minimum.
+    """Return, for each window, the element of ``tangents`` at the position of the maximum or
+    minimum of ``operand``.
 
     The maximum is used if ``select_prim`` is ``ge``, and the minimum if it is ``le``. If elements
-    are equal, the first one is used. The result of a window that contains only padding is 0. This
-    operation is the derivative of max pooling and min pooling.
+    are equal, the first one is used. The result is 0 for a window that contains only padding, or
+    whose maximum is -inf or minimum inf. This operation is the derivative of max pooling and min
+    pooling.
     """
     selects_maximum = select_prim is lax.ge_p
 
@@ -122,8 +128,11 @@ def _reduce_by_primitive(operation: str, x: jax.Array, first: jax.Array, window:
 
 
 def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
-    """Return the configuration of ``lax.pad`` for windows over an operand with this padding, and
-    with ``d - 1`` elements between neighbours for a dilation d."""
+    """Return the padding configuration of ``lax.pad``, (low, high, interior) for each axis.
+
+    For a dilation d of the operand, the interior padding is ``d - 1`` elements between neighbours.
+    Without ``base_dilation`` there is none.
+    """
     dilation = base_dilation or (1,) * len(padding)
     return [(low, high, d - 1) for (low, high), d in zip(padding, dilation, strict=True)]
 
@@ -138,7 +147,7 @@ def reduce_windows(
     base_dilation: Sequence[int],
     dilation: Sequence[int],
 ) -> Sequence[jax.Array]:
-    """Combine the elements of each window of padded arrays along one axis after the other,
+    """Return the padded arrays with the elements of each window combined, one axis after the other,
     beginning with the last axis.
 
     Arguments:
@@ -152,7 +161,7 @@ def reduce_windows(
         dilation: the distance of a window's elements.
 
     Raises:
-        UnsupportedError: an axis has a named size, of which it is not known that a window fits.
+        UnsupportedError: an axis has a named size that may be shorter than a window.
     """
     config = pads(padding, base_dilation)
     xs = [lax.pad(x, jnp.asarray(v, x.dtype), config) for x, v in zip(xs, fillers, strict=True)]
@@ -194,10 +203,11 @@ POOLED_AXES = 3
 
 
 def has_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
-    """Return True if the gradient of max or min pooling over windows is not a separate operation.
+    """Return True if `select_and_scatter_add` has to be decomposed, because no pooling operation
+    computes it.
 
-    There is one if the dtype is a float and the windows extend over one to `POOLED_AXES` axes.
-    ``params`` contains the sizes, strides and padding of the windows.
+    A pooling operation computes it if the dtype is a float and the windows extend over one to
+    `POOLED_AXES` axes. ``params`` contains the sizes, strides and padding of the windows.
     """
     names = ("window_dimensions", "window_strides", "padding")
     window = zip(*(params[name] for name in names), strict=True)
@@ -215,11 +225,13 @@ def select_and_scatter_add(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Return sums of the ``source`` elements at the operand elements that their windows select.
+    """Return an array of the shape of ``operand`` with the sum of the ``source`` elements of all
+    windows that select an element.
 
-    A window selects its maximum if ``select_prim`` is ``ge``, else its minimum. Padding has the
-    smallest or largest number, and is selected if it comes first. For Booleans the sum is a logical
-    or. It is the gradient of max and min pooling.
+    A window selects its maximum if ``select_prim`` is ``ge``, else its minimum, and the first one
+    if several are equal. Padding is filled with the lowest number (or the highest, for a minimum).
+    It can be selected, and the source element is then lost. For Booleans the sum is a logical or.
+    This operation is the gradient of max and min pooling.
     """
     add = lax.bitwise_or if operand.dtype == bool else lax.add
     neutral_number = lowest if select_prim is lax.ge_p else highest
@@ -244,16 +256,18 @@ def select_and_scatter(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Return an array of ``start`` combined with each source element at the position that its
+    """Return an array that is ``start``, combined with each source element at the position that its
     window selects.
 
+    Padding is never selected.
+
     Arguments:
-        operand: the array whose elements the windows select.
+        operand: the array whose elements the windows select. The result has its shape.
         source: an element for each window.
-        start: the initial value of the result.
-        select_jaxpr: compares two elements; the selected element is kept as long as the result is
-            True.
-        scatter_jaxpr: combines two elements.
+        start: the initial value of all elements of the result.
+        select_jaxpr: compares the selected element of a window with the next one, and returns True
+            to keep it.
+        scatter_jaxpr: combines an element of the result with a source element.
     """
     padded = lax.pad(operand, jnp.zeros((), operand.dtype), pads(padding))
     inside = lax.pad(jnp.ones(operand.shape, bool), False, pads(padding))
@@ -264,7 +278,8 @@ def select_and_scatter(
 
 
 def _unary_form(combine: Combine) -> Callable[..., jax.Array]:
-    """Return a function of two arrays for a function of two tuples of one array."""
+    """Return a function of two arrays that applies ``combine``, a function of two tuples of one
+    array."""
     return lambda x, y: combine([x], [y])[0]
 
 
@@ -279,15 +294,15 @@ def _scatter_selected(
     strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Return ``start`` combined with the source elements at the elements of ``x`` that their
-    windows select.
+    """Return an array that is ``start``, combined with each source element at the position that its
+    window selects.
 
     Arguments:
         x: the padded array.
         is_selectable: False where ``x`` is padding that must not be selected.
         source: an element for each window.
-        select: compares two elements. The selected element is kept as long as its comparison with
-            the next element is True.
+        select: compares the selected element of a window with the next one, and returns True to
+            keep it.
         scatter: combines the result with the source.
         size: the size of a window along each axis.
         strides: the distance between windows.
@@ -324,14 +339,16 @@ def _window_padding(
     strides: Sequence[int],
     operand_shape: Sequence[int],
 ) -> list[tuple[int, int, int]]:
-    """Return the padding that moves an array with an element for each window to a position in the
-    windows.
+    """Return the configuration of ``lax.pad`` that places the element of each window at one
+    position in its window.
+
+    The padded array has the shape ``operand_shape``.
 
     Arguments:
         position: the position in a window, along each axis.
         shape: the number of windows along each axis.
         strides: the distance between windows.
-        operand_shape: the shape after padding.
+        operand_shape: the shape of the padded operand of the windows.
     """
     parts = zip(position, shape, strides, operand_shape, strict=True)
     return [(p, size - p - (n - 1) * step - 1, step - 1) for p, n, step, size in parts]

@@ -13,7 +13,7 @@ from converter.ir.rewrite import Editor, Rule
 def _use_implicit_broadcast(node: Node, editor: Editor) -> Value | None:
     """Emit an elementwise node without the explicit broadcasts of its operands.
 
-    Return None if the operands have none, or if the node's shape would change without them.
+    Return None if no operand changes, or if the node's shape would change.
     """
     operands = [_remove_broadcast(v, editor) for v in node.inputs]
     shape = dims.broadcast([v.shape for v in operands])
@@ -23,7 +23,8 @@ def _use_implicit_broadcast(node: Node, editor: Editor) -> Value | None:
 
 
 def _remove_broadcast(value: Value, editor: Editor) -> Value:
-    """Return an operand of lower rank that ONNX broadcasts to the same array.
+    """Return an operand, possibly of lower rank, that ONNX broadcasts to the same array as
+    ``value``.
 
     A broadcast, and leading axes of size one of a reshape or constant, are removed. Other values
     are returned unchanged.

@@ -110,8 +110,8 @@ SELECT: dict[Op, Rule] = {ops.reshape: _select_index, ops.concatenate: _gather_r
 
 
 def merge_splits(graph: Graph) -> None:
-    """Replace slices that together cover an axis of a value with one split, in place, also in
-    bodies."""
+    """Replace slices that together cover an axis of a value, without overlap, with one split, in
+    place, also in bodies."""
     for node in graph.nodes:
         for body in node.bodies.values():
             merge_splits(body)

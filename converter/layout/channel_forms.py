@@ -65,9 +65,9 @@ axes."""
 
 
 def _new_ones(node: Node | None) -> tuple[int, ...]:
-    """Return the axes of size one that a reshape inserts.
+    """Return the positions of the axes of size one that a reshape inserts.
 
-    Return () if the node is no reshape or does anything else.
+    Return () if the node is None or no reshape, or if it does anything else.
     """
     if node is None or node.out.rank <= node.inputs[0].rank:
         return ()

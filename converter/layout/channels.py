@@ -30,7 +30,8 @@ Order = tuple[int, ...]
 
 
 def reorder_channels(graph: Graph) -> bool:
-    """Reorder the axes of every region where this saves transposes, in place.
+    """Reorder the axes of every region where this saves transposes, in place, and move a small last
+    axis to the front where this saves time.
 
     Return True if anything changed.
     """
@@ -44,9 +45,10 @@ def reorder_channels(graph: Graph) -> bool:
 
 
 def _reorder_regions(graph: Graph) -> bool:
-    """Reorder every region of the graph where this saves transposes, in place.
+    """Reorder every region of the graph where this is worthwhile, in place.
 
-    Return False if there is no such region.
+    Reductions of transposed values are moved before the transpose, and transposes are merged.
+    Return False, and change nothing, if there is no such region.
     """
     orders = _region_orders(graph)
     if not orders:
@@ -102,7 +104,8 @@ def _last_axis_first(rank: int) -> Order:
 
 
 def _merge_transposes(node: Node, editor: Editor) -> Value | None:
-    """Replace a transpose of a transpose by one transpose, or by none if they cancel."""
+    """Replace a transpose of a transpose by one transpose, or by none if they cancel. Return None
+    for other transposes."""
     inner = node.inputs[0].producer_if(ops.transpose)
     return editor.transpose(node.inputs[0], node.params["permutation"]) if inner else None
 
@@ -127,10 +130,11 @@ def _reduce_before_transpose(node: Node, editor: Editor) -> Value | None:
 
 
 def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
-    """Return True if the axes that a reduction over ``axes`` leaves are in the order before a
-    transpose.
+    """Return True if a reduction of a transposed value leaves its axes in the order that they have
+    before the transpose.
 
-    ``order`` is the permutation of the transpose that the reduction reads.
+    ``order`` is the permutation of the transpose, and ``axes`` are the axes that the reduction
+    removes.
     """
     kept_axes = [source_axis for axis, source_axis in enumerate(order) if axis not in axes]
     return kept_axes == sorted(kept_axes)
@@ -143,7 +147,8 @@ def _region_orders(graph: Graph) -> dict[int, Order]:
     """Return the permutation of each value in a region that is worth reordering, by the id of the
     value.
 
-    It is the permutation from the new layout to that of the graph. Nested bodies are included.
+    It is the permutation that transposes the value from the new layout to that of the graph. Nested
+    bodies are included.
     """
     weight_ids, orders = weight_values(graph), dict[int, Order]()
     bodies = (body for node in graph.walk() for body in node.bodies.values())
@@ -160,7 +165,7 @@ def _region_orders_of_part(graph: Graph, weight_ids: set[int]) -> dict[int, Orde
     parents: dict[int, int] = {}
 
     def region(value: Value) -> int:
-        """Return the id that represents the region of a value."""
+        """Return the id of the value that represents the region of ``value``."""
         member = id(value)
         while (parent := parents.get(member, member)) != member:
             member = parent
@@ -188,7 +193,11 @@ def _region_orders_of_part(graph: Graph, weight_ids: set[int]) -> dict[int, Orde
 def _cheapest_order(
     nodes: Sequence[Node], weight_ids: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """Return the permutation that saves most transposes around a region, or None if none saves any.
+    """Return the permutation to reorder a region by, or None if none saves transposes.
+
+    It is the permutation from the new layout to that of the graph. The permutations of transposes
+    at the border are tried, that of most transposes first. The first one that removes more
+    transposes than it adds is returned.
 
     **Arguments**
 
@@ -231,12 +240,13 @@ which on this is worthwhile."""
 def _small_axis_first_order(
     nodes: Sequence[Node], weight_ids: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """Return the permutation by which the last axis is stored first, if this avoids more work than
-    it costs.
+    """Return the permutation from a layout whose first axis is the graph's last axis, if this
+    layout avoids more work than it costs.
 
     It avoids broadcasts and sums in short runs of that axis, and costs transposes at the border of
-    the region. Return None if it does not pay off, or if the last axis is longer than
-    `MAX_SMALL_AXIS`. The arguments have the same meaning as in `_cheapest_order`.
+    the region. Return None if it does not pay off, if the last axis has one entry or more than
+    `MAX_SMALL_AXIS`, or if a size is named. The arguments have the same meaning as in
+    `_cheapest_order`.
     """
     shapes = [node.out.shape for node in nodes]
     has_small_axis = all(dims.all_static(s) and 1 < s[-1] <= MAX_SMALL_AXIS for s in shapes)
@@ -344,7 +354,8 @@ def _can_be_reordered(op: Op) -> bool:
 def _is_carrier(node: Node) -> bool:
     """Return True if a node can be part of a region: it computes the same in any order of axes.
 
-    It needs at least three axes and no bodies.
+    It needs at least three axes and no bodies. Unless it broadcasts, its operands need as many axes
+    as its result, apart from constants and scalars.
     """
     if not _can_be_reordered(node.op) or node.out.rank < 3 or node.bodies:
         return False
@@ -367,13 +378,16 @@ _PARAMS: dict[Op, tuple[str, ...]] = {
 
 
 def _reorder_axes(axes: Sequence[int], inverse: Order) -> Order:
-    """Return the numbers of axes in the new layout."""
+    """Return axis numbers of the graph's layout as axis numbers of the new layout."""
     return tuple(inverse.index(axis) for axis in axes)
 
 
 def _reorder_param(param: Any, inverse: Order) -> Any:
-    """Return a parameter for the new layout: an entry for each axis, the number of an axis, or
-    None."""
+    """Return a parameter for the new layout.
+
+    A tuple or list has an entry for each axis, which is permuted. A number is the number of an
+    axis. None stays None.
+    """
     if isinstance(param, (tuple, list)):
         return tuple(param[i] for i in inverse)
     return None if param is None else inverse.index(param)

@@ -23,10 +23,10 @@ class ContractedOperand(NamedTuple):
 
 
 class MatrixProduct:
-    """A contraction ``out = x · y`` with its operands in one of the two possible orders.
+    """A contraction ``out = x · y`` of two operands in this order.
 
     Labels of axes are in both operands and the result (``batch``), in both operands only
-    (``summed``), or in one operand and the result (``left``, ``right``).
+    (``summed``), in ``x`` and the result (``left``), or in ``y`` and the result (``right``).
     """
 
     def __init__(self, x: ContractedOperand, y: ContractedOperand, out: list[int]) -> None:
@@ -41,8 +41,8 @@ class MatrixProduct:
             self.sizes.update(zip(operand.labels, operand.value.shape, strict=True))
 
     def cost(self, weight_ids: set[int]) -> int:
-        """Return the cost of the transposes and reshapes around the product in this order of
-        operands.
+        """Return the cost of the transposes and reshapes of both operands and the result
+        (`_reordering_cost`).
 
         ``weight_ids`` has the ids of values that are transposed at no cost, such as weights.
         """
@@ -80,8 +80,8 @@ class MatrixProduct:
     def _matmul(self, editor: Editor) -> Value:
         """Emit the matrix product [batch…, left, summed] @ [batch…, summed, right].
 
-        The left axes are merged into one only if there are batch axes. A large matrix is multiplied
-        with a column instead of a vector.
+        The left axes are merged into one only if there are batch axes. If there are neither right
+        nor batch axes, the second operand is a vector, or a column if the matrix is large.
         """
         batch = [[a] for a in self.batch]
         left = [self.left] if self.batch else [[a] for a in self.left]
@@ -118,10 +118,10 @@ class MatrixProduct:
 
 def to_matrix_product(node: Node, editor: Editor, weight_ids: set[int]) -> Value:
     """Emit a contraction as a matrix product, with the order of operands that costs fewer
-    transposes.
+    transposes, and return it.
 
-    ``node`` is an einsum. ``weight_ids`` has the ids of values that are transposed at no cost, such
-    as weights.
+    A contraction that sums over no axis becomes an elementwise product. ``node`` is an einsum.
+    ``weight_ids`` has the ids of values that are transposed at no cost, such as weights.
     """
     dtype, out = _computation_dtype(node), list(node.params["out"])
     lhs, rhs = (

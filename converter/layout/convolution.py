@@ -38,8 +38,9 @@ class ConvolutionWindow:
 def emit_convolution(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
     """Emit a convolution as ``Conv`` or ``ConvTranspose``, or as a product with patches.
 
-    The product is for dtypes that have no operator in the target, such as integers. ``takes``
-    returns True if the target has an operator for a dtype.
+    The product is for dtypes that have no operator in the target, such as integers. A convolution
+    with a kernel of named size is always emitted as the operator. ``takes`` returns True if the
+    target has an operator for a dtype.
     """
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
@@ -81,10 +82,10 @@ def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
 def _convolve_by_operator(
     editor: Editor, x: Value, w: Value, window: ConvolutionWindow, shape: dims.Shape
 ) -> Value:
-    """Emit ``Conv`` or ``ConvTranspose`` with a result of this shape.
+    """Emit ``Conv`` or ``ConvTranspose`` with a result of this shape, and return it.
 
-    If an input is dilated, cropped or padded by named sizes, a separate node pads it before
-    ``Conv``.
+    ``x`` is [batch, channels, space…] and ``w`` [out, in / groups, space…]. If the input is
+    dilated, cropped or padded by named sizes, a separate node pads it before ``Conv``.
     """
     cuts = _transposed_cuts(window, w.shape[2:])
     if cuts is not None:
@@ -110,13 +111,15 @@ def pad_space(
     filler: Any = 0,
     first: int = 2,
 ) -> Value:
-    """Return ``x`` with its axes from ``first`` on dilated, then padded or cropped.
+    """Return ``x`` with its axes from ``first`` on dilated, then padded or cropped. Return ``x``
+    itself if nothing changes.
 
     **Arguments**
 
-    - `padding`: the elements added at both ends of each axis; negative numbers remove elements.
-    - `input_dilation`: the dilation of each axis: `input_dilation - 1` elements are inserted
-      between neighbours.
+    - `padding`: the elements added at both ends of each axis from ``first`` on; negative numbers
+      remove elements.
+    - `input_dilation`: the dilation of each of these axes: `input_dilation - 1` elements are
+      inserted between neighbours.
     - `filler`: the number of the new elements.
     """
     config = ((0, 0, 0),) * first
@@ -134,9 +137,10 @@ def pad_space(
 
 
 def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | None:
-    """Return the elements that ``ConvTranspose`` removes at each end of each axis.
+    """Return, for each axis, the numbers of elements that ``ConvTranspose`` removes at both ends.
 
-    Return None if it cannot compute this convolution. It convolves the dilated input padded by
+    Negative numbers add elements. Return None if ``ConvTranspose`` cannot compute this convolution,
+    or if its input is not dilated. ``ConvTranspose`` convolves the dilated input padded by
     ``(kernel - 1) * dilation`` on both sides. ``kernel`` are the spatial sizes of the weights.
     """
     if all(s == 1 for s in window.input_dilation) or any(s != 1 for s in window.strides):

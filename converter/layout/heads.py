@@ -42,7 +42,7 @@ def _to_heads(
     merged.
 
     ``batch``, ``seq`` and ``width`` are axes of ``x``. All others become heads. If there are no
-    batch axes, the last of the other axes becomes the heads.
+    batch axes, the last of the other axes becomes the heads, and those before it become the batch.
     """
     if not batch:
         return to_image(editor, x, (seq, width))
@@ -65,9 +65,10 @@ def _row_numbers(editor: Editor, batch: dims.Dim, count: dims.Dim) -> Value:
 
 
 def _expand_rotary(node: Node, editor: Editor) -> Value:
-    """Emit a rotary embedding as ``x * [cos, cos] + swap(x) * [-sin, sin]``.
+    """Emit a rotary embedding as ``x * [cos, cos] + swap(x) * [-sin, sin]``, and return it.
 
-    The sign is in the table, so that the graph negates no activations.
+    ``swap`` exchanges the two elements of each pair. The sign is in the table, so that the graph
+    negates no activations.
     """
     x, cos, sin = node.inputs
     positions, width = node.params["positions"], node.params["width"]
@@ -111,7 +112,8 @@ def _align_table(editor: Editor, table: Value, x: Value, axes: Sequence[int]) ->
 def attention_3d(node: Node, editor: Editor) -> Value | None:
     """Rewrite 4-D attention with operands of [batch, positions, heads * width].
 
-    Return the result in 4-D, or None if the numbers of heads or the widths are not static.
+    Return the result in 4-D. Return None if the attention is not 4-D, or if the numbers of heads or
+    the widths are not static.
     """
     query, key, value, *mask = node.inputs
     static_sizes = [v.shape[i] for v in (query, key, value) for i in (1, 3)]

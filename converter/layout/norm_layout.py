@@ -13,11 +13,12 @@ from converter.ir.scalars import scalar
 
 
 def emit_group_norm(node: Node, editor: Editor, takes: SupportsDtype) -> Value | None:
-    """Emit a group norm with a bias of zero if it has none.
+    """Rewrite a group norm in a form that the target has, with a bias.
 
-    If the target has no GroupNormalization, emit a norm with one channel for each group, then the
-    scale and the bias. ``takes`` returns True if the target has an operator for a dtype. Return
-    None if the node has this form already.
+    If the target has GroupNormalization, or there is one channel for each group, the norm gets a
+    bias of zero; return None if it has a bias already. Otherwise return a norm with one channel for
+    each group, followed by the scale and the bias. ``takes`` returns True if the target has an
+    operator for a dtype.
     """
     x, scale, *bias = node.inputs
     groups, channels = node.params["groups"], x.shape[1]

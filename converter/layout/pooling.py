@@ -58,15 +58,19 @@ KINDS = {
 
 
 class PoolWindow(NamedTuple):
-    """A window over some axes of a value. ``params`` are the parameters of a pool over these
-    axes."""
+    """A window over the axes ``axes`` of a value.
+
+    ``params`` are the parameters of a pool over these axes: ``size``, ``strides``, ``padding`` and
+    ``dilation``, with an entry for each axis.
+    """
 
     axes: tuple[int, ...]
     params: dict[str, Any]
 
 
 def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
-    """Return the rules that emit windowed reductions for an opset and a target.
+    """Return the rules that emit windowed reductions, as pools or as operations on slices, for an
+    opset and a target.
 
     ``strict`` keeps JAX's results for NaN and infinities, if necessary with slices in place of
     pools.
@@ -93,8 +97,8 @@ def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
 def _reduce_full_axes(node: Node, editor: Editor) -> Node | None:
     """Replace a window as long as an axis of named size with a reduction of that axis.
 
-    Return the node of the remaining window, which has one element along that axis. Return None if
-    another window has a named size.
+    Return the node of the remaining window, which has one element along that axis. Return None if a
+    window of named size is not as long as its axis, or if that axis is padded or dilated.
     """
     x, p = node.inputs[0], node.params
     sizes, strides = list(p["window_dimensions"]), list(p["window_strides"])
@@ -126,11 +130,11 @@ def _has_pool_operator(
 
 
 def _windows_contain_elements(node: Node) -> bool:
-    """Return True if each window contains an element that is not padding.
+    """Return True if each window is known to contain an element that is not padding.
 
     The result of ``MaxPool`` is not infinite for windows that contain only padding. If a window
     starts in the padding, it has to extend into the operand, and must not step over the operand.
-    False is returned if the padding has named sizes.
+    Return False if the padding has named sizes, or if the operand is dilated.
     """
     p, shape = node.params, node.inputs[0].shape
     axes = zip(p["window_dimensions"], p["window_dilation"], p["padding"], shape, strict=True)
@@ -143,9 +147,11 @@ def _windows_contain_elements(node: Node) -> bool:
 
 
 def windows_fit(lengths: Sequence[Dim], window: dict[str, Any]) -> bool:
-    """Return True if no axis can be shorter than its window, for any named sizes.
+    """Return True if no axis, with its padding, can be shorter than its window, for any named
+    sizes.
 
-    ``lengths`` are the sizes of the axes. ``window`` contains the parameters of a pool.
+    ``lengths`` are the sizes of the axes without padding. ``window`` contains the parameters of a
+    pool.
     """
     parts = zip(lengths, window["size"], window["padding"], window["dilation"], strict=True)
     return all(
@@ -163,8 +169,8 @@ def _prepare_window(node: Node, editor: Editor, filler: Any) -> tuple[Value, Poo
     """Return the operand of a windowed reduction, and the window along the axes on which it has an
     effect.
 
-    Padding that a pooling operator cannot do, and dilation of the operand, are done by a node
-    before it. ``filler`` is the number of the new elements.
+    Padding that a pooling operator cannot do, and dilation of the operand, are done by a pad of the
+    operand. ``filler`` is the number of the new elements.
     """
     x, p, rank = node.inputs[-1], node.params, node.inputs[-1].rank
     spread = tuple(p.get("base_dilation") or (1,) * rank)
@@ -193,7 +199,8 @@ def _emit_pool(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out
 def to_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
     """Return ``x`` as [batch, channels, space…], and the order of its axes before they were merged.
 
-    ``axes`` become the space. The last of the other axes becomes the channels.
+    ``axes`` become the space. The last of the other axes becomes the channels, and those before it
+    are merged into the batch.
     """
     other_axes = [i for i in range(x.rank) if i not in axes]
     order = [*other_axes, *axes]
@@ -258,8 +265,9 @@ def match_average_pool(node: Node, editor: Editor) -> Value | None:
     """Match a sum pool divided by the window size, or by the number of elements that are not
     padding.
 
-    ``node`` is the division. Return the average, or None if the divisor is another one or the sum
-    has other readers. Transposes and reshapes between the two are moved after the average.
+    ``node`` is the division. Return the average, or None if it is another division or if the sum
+    has other readers. Transposes and reshapes between the pool and the division are moved after the
+    average.
     """
     x, divisor = node.inputs
     view: View | None = view_of(x)
@@ -282,9 +290,11 @@ def match_average_pool(node: Node, editor: Editor) -> Value | None:
 
 
 def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
-    """Return True if a divisor has the number of elements of each window that are not padding.
+    """Return True if a divisor is a constant array with the number of elements of each window that
+    are not padding.
 
-    ``pool`` is the sum pool. ``view`` is the pool's result along the axes of the division.
+    ``pool`` is the sum pool, and ``view`` the dividend as a view of its result. Return False if the
+    windows are dilated or an axis of the operand has a named size.
     """
     space, params = pool.inputs[0].shape[2:], pool.params
     is_undilated = all(d == 1 for d in params["dilation"])
@@ -300,9 +310,11 @@ def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
 
 
 def _transpose_counts(view: View, counts: np.ndarray) -> np.ndarray | None:
-    """Return an array with the axes of a pool as an array with the axes of a view of that pool.
+    """Return ``counts``, which has the axes of a pool's result, with the axes of a view of that
+    result.
 
-    Return None if the view splits or merges axes.
+    Axes along which ``counts`` is constant have size one. Return None if the view splits or merges
+    other axes.
     """
     long_axes = [axis for axis, size in enumerate(counts.shape) if size > 1]
     order = [axis for axis in view.axes if axis is not None and axis in long_axes]

@@ -21,7 +21,7 @@ MIN_GATHERED = 16
 
 
 def _emit_resize(node: Node, editor: Editor) -> Value:
-    """Emit ``Resize`` on [batch, channels, space…] for a resize of any axes.
+    """Emit ``Resize`` on [batch, channels, space…] for a resize of any axes, and return the result.
 
     Nearest neighbours are gathered along axes where this is faster.
     """
@@ -48,7 +48,7 @@ def _emit_resize(node: Node, editor: Editor) -> Value:
 def _resize_axis(editor: Editor, x: Value, axis: int, shape: dims.Shape, kinds: Kinds) -> Value:
     """Resize one axis as an image of height one, or as an image whose width does not change.
 
-    ``shape`` is the shape of the result. ``kinds`` are the equivalent methods of Resize.
+    ``shape`` is the shape of the result. ``kinds`` are as in `_add_resize`.
     """
     outer_size, inner_size = (
         dims.size_product(x.shape[:axis]),
@@ -82,17 +82,19 @@ def _add_resize(
     Arguments:
         shape: the shape of the result, which is that of ``x`` along all other axes.
         axes: the axes that are resized.
-        kinds: the equivalent methods of Resize, each with whether it antialiases.
+        kinds: methods of Resize that give the same result, each as its name and whether it
+            antialiases.
     """
     params = {"axes": axes, "sizes": tuple(shape[i] for i in axes), "kinds": kinds}
     return editor.add(ops.resize, [x], shape, x.dtype, params)
 
 
 def _prefers_gather(x: Value, axes: list[int], sizes: list[Dim]) -> bool:
-    """Return True if neighbours along the first of the axes are faster to gather than to resize.
+    """Return True if it is faster to gather nearest neighbours along the first of ``axes`` than to
+    resize this axis.
 
-    ``axes`` are the resized axes of ``x``, and ``sizes`` their new sizes. False is returned for
-    named sizes.
+    ``axes`` are the resized axes of ``x`` in order, and ``sizes`` their new sizes. Return False if
+    the first axis has a named size.
     """
     if not dims.all_static((x.shape[axes[0]], sizes[0])):
         return False

@@ -19,8 +19,8 @@ from converter.ir.rewrite import Editor, sweep
 class SiblingPart(NamedTuple):
     """A part of an array along one axis that is only reshaped and transposed.
 
-    It has ``size`` entries from ``start`` on. ``out`` is the transposed result, and ``view`` has
-    the same elements as a view of the array, without axes of size one.
+    It has ``size`` entries from ``start`` on. ``out`` is the transposed result. ``view`` expresses
+    ``out``, without its axes of size one, as a view of the array.
     """
 
     out: Value
@@ -45,7 +45,7 @@ class SiblingFamily(NamedTuple):
 def share_transposes(graph: Graph) -> bool:
     """Transpose the equal parts of each value together, in place.
 
-    Return True if there were any. Only the main graph is searched.
+    Return True if there were any. Only the main graph is searched, not its bodies.
     """
     uses = graph.uses()
     # This is done only in the main graph, because the nodes of a body may also read values from
@@ -102,7 +102,8 @@ def _match_sibling(node: Node, axis: int, uses: dict[int, list[Node | None]]) ->
 
 
 def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
-    """Return the only reader of the node's output, or None if there are several or none.
+    """Return the only reader of the node's output. Return None if there are several or none, or if
+    it is an output of the graph.
 
     ``uses`` contains the nodes that read each value, by its id; None stands for an output of the
     graph.
@@ -131,7 +132,11 @@ def _match_family(slices: list[SiblingPart | None], axis: int) -> SiblingFamily 
 
 
 def _permutation_between(groups: tuple[Group, ...], target_groups: tuple[Group, ...]) -> list[int]:
-    """Return the permutation by which axes with these groups get the order ``target_groups``."""
+    """Return the permutation that transposes a value with the axes ``groups`` to the axes
+    ``target_groups``.
+
+    Both have the same groups in another order.
+    """
     remaining = list(enumerate(groups))
     return [
         remaining.pop([group for _, group in remaining].index(target))[0]
@@ -140,7 +145,10 @@ def _permutation_between(groups: tuple[Group, ...], target_groups: tuple[Group, 
 
 
 def _transpose_family(editor: Editor, family: SiblingFamily) -> Value:
-    """Emit all parts of a family transposed, along a new first axis, and return them."""
+    """Emit one value with all parts of a family, transposed, along a new first axis, and return it.
+
+    The parts have the order of their starts, and the permutation of ``family.common``.
+    """
     common, count = family.common, len(family.parts)
     parts_axis = (Factor(family.axis, common.size, count),)
     source = editor.resolve(common.view.base)

@@ -41,8 +41,8 @@ def _match_take(node: Node, editor: Editor) -> Value | None:
 def _result_axes(node: Node, axis: int, index_rank: int) -> list[int]:
     """Return the axes of the taken value in the order of the gather's result.
 
-    ``axis`` is the indexed axis, which is omitted; it has one entry if the result keeps it.
-    ``index_rank`` is the rank of the indices.
+    ``axis`` is the indexed axis of the operand. If the result keeps it, with one entry, it is
+    omitted. ``index_rank`` is the number of axes of the indices.
     """
     numbers, rank = node.params["dimension_numbers"], node.inputs[0].rank
     index_axes = iter(range(axis, axis + index_rank))

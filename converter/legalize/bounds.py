@@ -44,10 +44,10 @@ def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> di
     """Return the rules that bring the indices of gathers, scatters and dynamic slices within
     bounds.
 
-    ``graph`` is the graph to which they will be applied. A gather or scatter with the mode
-    ``promise_in_bounds`` stays as it is if its promise is accepted; ``notes`` gets these nodes for
-    the report, by the sentence that describes them. In a ``strict`` conversion no promise is
-    accepted without a proof.
+    ``graph`` is the graph to which they will be applied. The rules keep a gather or scatter with
+    the mode ``promise_in_bounds`` if its promise is accepted. If it is accepted without a proof,
+    they add the node to ``notes``, the nodes for the report by the sentence that describes them. In
+    a ``strict`` conversion no promise is accepted without a proof.
     """
     doubts = unreliable_promises(graph) if not strict else None
 
@@ -73,10 +73,11 @@ def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> di
 
 
 def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
-    """Return a gather with clamped indices, and with the fill value where an index was out of
-    bounds.
+    """Return a gather whose indices are within bounds.
 
-    Return None if ``accepts_promise`` accepts the gather without a change.
+    Indices are clamped. In the mode ``fill_or_drop``, slices whose index was out of bounds become
+    the fill value. Return None, so that the gather is kept, if its promise of bounds is accepted by
+    ``accepts_promise``.
     """
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
@@ -108,9 +109,9 @@ def _has_wide_windows(window: Shape, axes: Sequence[int]) -> bool:
 def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) -> Value | None:
     """Return a scatter whose indices are within bounds.
 
-    Indices are clamped if JAX clips them. Otherwise windows out of bounds are written to appended
-    rows, which are cut off again. Return None if ``accepts_promise`` accepts the scatter without a
-    change.
+    In the mode ``clip`` indices are clamped. In the other modes windows out of bounds are dropped:
+    they are written to appended rows, which are cut off again. Return None, so that the scatter is
+    kept, if its promise of bounds is accepted by ``accepts_promise``.
     """
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
@@ -175,7 +176,8 @@ def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
     """Return index vectors clamped to 0 and ``limits``, so that their windows are within the
     operand.
 
-    Indices that are known to be in bounds are returned unchanged.
+    Indices are returned unchanged if there are no limits, or if they are a constant within bounds.
+    Other indices of less than 32 bits become int32.
     """
     if not limits or _are_known_in_bounds(indices, limits):
         return indices
@@ -188,15 +190,16 @@ def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
 
 
 def _is_promise_kept(indices: Value, limits: list[Dim]) -> bool:
-    """Return True if all indices are known to be from 0 to ``limits``, by their values or by their
-    range."""
+    """Return True if all indices are known to be from 0 to ``limits``, by their constant values or
+    by their range."""
     if not limits or indices.kind == "const" or not dims.all_static(limits):
         return not limits or _are_known_in_bounds(indices, limits)
     return known_range(indices).within(0, min(limits))
 
 
 def _are_known_in_bounds(indices: Value, limits: list[Dim]) -> bool:
-    """Return True if the indices are a constant, from 0 to ``limits``."""
+    """Return True if the indices are a constant, the limits are static, and all indices are from 0
+    to ``limits``."""
     array = indices.const
     if array is None or not dims.all_static(limits):
         return False
@@ -204,7 +207,8 @@ def _are_known_in_bounds(indices: Value, limits: list[Dim]) -> bool:
 
 
 def _limit_values(editor: Editor, limits: list[Dim], dtype: np.dtype) -> Value:
-    """Return the limits of index vectors as a value: a vector, or a scalar for one axis."""
+    """Return the limits of index vectors as a value of this dtype: a vector, or a scalar if there
+    is one limit."""
     if dims.all_static(limits):
         return const(limits[0] if len(limits) == 1 else limits, dtype)
     numbers = [_dim_value(editor, d, dtype) for d in limits]
@@ -221,7 +225,7 @@ def _dim_value(editor: Editor, dim: Dim, dtype: np.dtype) -> Value:
 
 
 def _are_unchanged(editor: Editor, indices: Value, clamped: Value) -> Value:
-    """Return for each index vector whether clamping changed none of its components."""
+    """Return a Boolean for each index vector: True if clamping changed none of its components."""
     are_equal = editor.compare(ops.eq, editor.convert(indices, clamped.dtype), clamped)
     *shape, count = clamped.shape
     if count == 1:
@@ -236,7 +240,8 @@ def _legalize_dynamic_slice(node: Node, editor: Editor) -> Value | None:
     """Rewrite a dynamic slice with constant starts as a slice, and a dynamic slice of a single
     entry as a take.
 
-    Return None for other dynamic slices, or if a size is symbolic.
+    Starts are clamped so that the slice is within the operand. Return None for other dynamic
+    slices, or if the operand has a named size.
     """
     x, *starts = node.inputs
     sizes = node.params["slice_sizes"]

@@ -41,7 +41,7 @@ def _is_finite_leaf(leaf: Value) -> bool:
 
 
 def _may_have_nan(node: Node) -> bool:
-    """Return True if the node's first operand may have NaN."""
+    """Return True if the node's first operand is a float that may be NaN."""
     x = node.inputs[0]
     return is_float(x.dtype) and known_range(x).nan
 
@@ -203,8 +203,11 @@ can."""
 
 
 def deviations(target: Target) -> dict[Op, Deviation]:
-    """Return the deviations of a target by operation. They are the deviations of ONNX and the
-    deviations of the target's quirks."""
+    """Return the deviations of a target by operation: those of ONNX and those of the target's
+    quirks.
+
+    If there are several for an operation, that of the last quirk is returned.
+    """
     of_quirks = (quirk.deviations.items() for quirk in target.quirks)
     return {**COMMON_DEVIATIONS, **dict(chain.from_iterable(of_quirks))}
 
@@ -212,9 +215,9 @@ def deviations(target: Target) -> dict[Op, Deviation]:
 def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) -> dict[Op, Rule]:
     """Return rules for the operations whose ONNX operators may deviate from JAX, for a target.
 
-    In a ``strict`` conversion a rule rewrites a node that is concerned in a form without the
-    deviation, if there is one. Otherwise it keeps the node and adds it to ``notes``, by the
-    sentence for the report.
+    A rule keeps nodes that the deviation does not affect. In a ``strict`` conversion it rewrites an
+    affected node in a form without the deviation, if there is one. Otherwise it keeps the node and
+    adds it to ``notes``, by the sentence for the report.
     """
     table = deviations(target)
 
@@ -264,7 +267,8 @@ def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
 
 
 def _nearest_float(number: int, dtype: Any) -> Value:
-    """Return the float nearest to an integer but not larger in absolute value, as a constant."""
+    """Return, as a constant, the float of this dtype that is nearest to an integer but not larger
+    in absolute value."""
     with np.errstate(over="ignore"):
         number_as_float = np.asarray(number).astype(np.float64).astype(dtype)
     if not np.isfinite(number_as_float) or abs(int(number_as_float)) > abs(number):
@@ -290,8 +294,8 @@ def _remainder_by_zero(node: Node, editor: Editor) -> Value | None:
 
 
 def _replace_zero_divisor(node: Node, editor: Editor, result: Value) -> Value | None:
-    """Return ``result`` where the divisor is zero, else the node's own result. The operator divides
-    by one there.
+    """Return the node's result, with ``result`` where the divisor is zero. The operator divides by
+    one there.
 
     Return None for floats, or if the divisor is known not to be zero.
     """

@@ -57,9 +57,11 @@ def _has_bfloat16(node: Node) -> bool:
 def _compute_bfloat16_in_float(
     node: Node, editor: Editor, missing: MissingKernel, other: Rule | None
 ) -> Any:
-    """Compute a node with bfloat16 in a wider float, and round once, as XLA does on CPUs.
+    """Return the results of a node with bfloat16, computed in a wider float and rounded once, as
+    XLA does on CPUs.
 
-    ``missing`` names the wider float. ``other`` is the rule for nodes without bfloat16.
+    ``missing`` names the wider float. A node without bfloat16 is rewritten by the rule ``other``,
+    or kept if that is None.
     """
     if _has_bfloat16(node):
         return _compute_in_wider_dtype(node, editor, BFLOAT16, missing)
@@ -70,7 +72,8 @@ def _apply_fallback(node: Node, editor: Editor, missing: MissingKernel) -> list[
     """Return the results of a node that is computed in a wider dtype, or None if the target has a
     kernel.
 
-    ``missing`` contains the dtypes without a kernel.
+    ``missing`` contains the dtypes without a kernel. The dtype of the operand
+    ``missing.first_operand`` decides.
     """
     dtype = node.inputs[missing.first_operand].dtype
     return (
@@ -85,8 +88,8 @@ def _compute_in_wider_dtype(
 ) -> list[Value]:
     """Return the results of a node whose operands of ``dtype`` are converted to a wider dtype.
 
-    ``missing`` contains the wider dtype, and whether results are converted back. Parameters that
-    contain the dtype are also changed.
+    Results of ``dtype`` are converted back if ``missing.converts_back``. Operands before
+    ``missing.first_operand`` are not converted. Parameters that contain the dtype are also changed.
     """
     wider_dtype = np.dtype(missing.conversions[dtype.name])
     shifted = missing.keeps_order and dtype == np.uint64

@@ -39,8 +39,8 @@ ELEMENTWISE_OPS = frozenset(
 
 
 def unreliable_promises(graph: Graph) -> set[int]:
-    """Return the ids of gathers and scatters with a promise of bounds that the program itself does
-    not rely on.
+    """Return the ids of the gathers and scatters of a graph, also in bodies, whose promise of
+    bounds the program itself does not rely on.
 
     The program shows this if it excludes some of the elements by a mask, or if it uses the same
     indices elsewhere without a promise. The cases are listed at the top of this module.
@@ -93,7 +93,7 @@ def _index_sources(value: Value) -> list[Value]:
     """Return the operands that an index is copied from, or none if it is computed.
 
     Of the selection ``where(i < 0, i + n, i)`` this is ``i``: the case that another case is
-    computed from.
+    computed from. Constants and iotas in a concatenation are left out.
     """
     node = value.node
     if node is None:
@@ -112,8 +112,8 @@ def _index_sources(value: Value) -> list[Value]:
 def _masked_by_bounds_tests(
     gathers: Sequence[Node], graph: Graph, body_operands: Mapping[int, Value]
 ) -> set[int]:
-    """Return the ids of gathers whose out-of-bounds elements a mask excludes in any later
-    operation.
+    """Return the ids of those ``gathers`` from whose result, or values computed from it, a mask
+    excludes elements out of bounds.
 
     The mask must test the indices of the gather against bounds (`_tests_bounds`).
     """
@@ -133,11 +133,8 @@ def _masked_by_bounds_tests(
 
 
 def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value]) -> bool:
-    """Return True if a mask is computed from a comparison that separates indices out of bounds from
-    others.
-
-    ``gather`` is the node whose indices are meant.
-    """
+    """Return True if a mask is computed from a comparison that separates the out-of-bounds indices
+    of a gather from its others."""
     roots, (_, limits) = index_roots(gather.inputs[1], body_operands), find_indexed_axes(gather)
     compared = [
         v
@@ -259,8 +256,10 @@ def _multiplied_operands(node: Node) -> Iterator[tuple[Value, Value]]:
 
 
 def _summed_operands(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Yield the pairs of `_multiplied_operands` for a contraction, whose sums ignore products with
-    zero."""
+    """Yield the pairs of `_multiplied_operands` if the node is a contraction, else none.
+
+    A mask excludes elements there too, because the sums ignore products with zero.
+    """
     if node.op is ops.einsum:
         yield from _multiplied_operands(node)
 
@@ -291,8 +290,8 @@ def is_masked_by(updates: Value, indices: Value) -> bool:
 
 
 def _elementwise_sources(values: Sequence[Value]) -> list[Value]:
-    """Return the values and everything that they are computed from by elementwise operations or
-    moves."""
+    """Return the values and everything that they are computed from by elementwise operations, moves
+    or concatenations."""
     sources = {id(value): value for value in values}
     stack = [*values]
     while stack:

@@ -1,4 +1,4 @@
-"""Rewrite nodes in forms that the target does not run, or raise an error for them.
+"""Rewrite nodes in forms that the target runs, and mark those for which there is no such form.
 
 The ``forms`` of a target define the forms that it runs. Earlier passes already emit their nodes in
 these forms. This pass checks all nodes, including the nodes that users' rules emit.
@@ -21,8 +21,8 @@ one resize for each axis."""
 def support_rules(target: Target, opset: int) -> dict[Op, Rule]:
     """Return the rules that rewrite nodes whose form the target does not run at this opset.
 
-    A form is the dtype, the rank and the parameters of a node. The rules replace it by nodes in
-    other forms.
+    A form is the dtype, the rank and the parameters of a node. There are rules for the operations
+    in `OTHER_FORMS` only.
     """
     rule = partial(_rewrite_form, target=target, opset=opset)
     return dict.fromkeys(OTHER_FORMS.keys() & target.forms.keys(), rule)
@@ -37,10 +37,10 @@ def _rewrite_form(
 
 
 def refuse_misfits(graph: Graph, target: Target, opset: int) -> None:
-    """Set `Node.refusal_reason` on each node whose form the target does not run at this opset.
+    """Set `Node.refusal_reason` on each node whose form the target does not run at this opset, also
+    in bodies.
 
-    Lowering such a node raises an error with this text. It is the reason why the target does not
-    run the node.
+    The text says why. Lowering such a node raises an error with this text.
     """
     for node in graph.walk():
         form = target.forms.get(node.op)

@@ -87,7 +87,7 @@ def lower(
 def _name_outputs(builder: Builder, graph: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
     """Return the ONNX values of the graph's outputs, renamed to the names of the outputs.
 
-    A value that no node computes, or that is an output twice, is copied.
+    A value that no node computes, or that is an output twice, is copied first.
     """
     results: list[ir.Value] = []
     for value, name in zip(graph.outputs, graph.output_names, strict=True):

@@ -1,5 +1,5 @@
-"""Bitwise operations on integers and floats, with the operators of opset 18 or without; logic of
-Booleans."""
+"""Lower bitwise operations on integers and floats, with the operators of opset 18 or without, and
+logic on Booleans."""
 
 import math
 from typing import Any
@@ -51,7 +51,8 @@ def _to_uint64(x: Term) -> Term:
 
 
 def _to_output_dtype(b: Builder, x: ir.Value, width: int) -> ir.Value:
-    """Return the lowest ``width`` bits of ``x`` as an integer of the output's dtype."""
+    """Return the lowest ``width`` bits of ``x``, an integer, as an integer of the output's
+    dtype."""
     return b.cast(b.cast(x, f"uint{width}"), b.out.dtype)
 
 
@@ -87,8 +88,10 @@ def _count_ones(x: Term) -> Term:
 
 
 def _leading_zeros(x: Term) -> Term:
-    """Count leading zeros: copy the leading one to all lower bits, then count the zeros that
-    remain."""
+    """Return the number of leading zeros in the bits of an integer, in its dtype.
+
+    The leading one is copied to all lower bits, and the zeros that remain are counted.
+    """
     bits, word = x.dtype.itemsize * 8, _to_uint64(x)
     for step in (1, 2, 4, 8, 16, 32):
         if step < bits:
@@ -154,7 +157,11 @@ def _(b: Builder, x: ir.Value, shift: ir.Value) -> ir.Value:
 
 @lowers(ops.bitcast_convert_type)
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
-    """Lower a reinterpretation of bits by arithmetic, between dtypes of the same width."""
+    """Lower a reinterpretation of bits by arithmetic.
+
+    **Raises** `UnsupportedError` for dtypes of different widths, and for others than integers and
+    floats.
+    """
     old_dtype, new = b.operand().dtype, np.dtype(new_dtype)
     if old_dtype == new:
         return x
@@ -168,7 +175,10 @@ def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
 
 @lowers(ops.bitcast_convert_type, since=SINCE["BitCast"])
 def _(b: Builder, x: ir.Value, *, new_dtype: Any) -> ir.Value:
-    """Lower a reinterpretation of bits to ``BitCast``, between dtypes of the same width."""
+    """Lower a reinterpretation of bits to ``BitCast``.
+
+    **Raises** `UnsupportedError` for dtypes of different widths.
+    """
     if b.operand().dtype.itemsize != np.dtype(new_dtype).itemsize:
         raise unsupported(b.node, b.opset, "ONNX reinterprets bits only at the same width")
     return b.op("BitCast", x, to=ir.DataType.from_numpy(np.dtype(new_dtype)))

@@ -24,8 +24,18 @@ from converter.targets import Target
 class ModelState:
     """State that the builders of one model share.
 
-    If ``errors`` is a list, errors for nodes that cannot be lowered are collected in it instead of
-    raised.
+    - `main`: collects the nodes and initializers of the main graph.
+    - `values`: the ONNX value of each lowered graph value, by the id of the graph value.
+    - `constants`: the initializers of constants, by dtype, shape and bytes.
+    - `sizes`: the int64 vectors that are already emitted for dimensions, by their text.
+    - `origins`: for each named dimension, the input and the axis from which it is computed.
+    - `counts`: how many names of each stem were returned by `fresh`.
+    - `errors`: if it is a list, errors for nodes that cannot be lowered are added to it instead of
+      raised.
+    - `domains`: the version of each operator domain other than ONNX's.
+    - `user_op_names`: names of users' primitives in the program.
+    - `reserved`: the names of inputs, parameters and outputs, and each of their beginnings before a
+      "_".
     """
 
     opset: int
@@ -146,8 +156,11 @@ class Builder:
     # -------------------------------------------------------------------------------- constants
 
     def const(self, array: Any, dtype: Any = None) -> ir.Value:
-        """Return an initializer with this array, converted to ``dtype`` if one is given. Equal
-        constants share one."""
+        """Return an initializer of the main graph with this array, converted to ``dtype`` if one is
+        given.
+
+        Equal constants of one dtype share an initializer.
+        """
         array = np.ascontiguousarray(np.asarray(array, dtype)).reshape(np.shape(array))
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self.shared.constants:
@@ -218,17 +231,19 @@ class Builder:
         return self.op("Reshape", x, self.ints(after), allowzero=1 if may_be_empty else None)
 
     def unsqueeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
-        """Insert axes of size one at these positions of the result."""
+        """Insert axes of size one at these positions of the result. Return ``x`` if there are
+        none."""
         axes = list(axes)
         return self.op("Unsqueeze", x, self.ints(axes)) if axes else x
 
     def squeeze(self, x: ir.Value, axes: Iterable[int]) -> ir.Value:
-        """Remove these axes of size one."""
+        """Remove these axes of size one. Return ``x`` if there are none."""
         axes = list(axes)
         return self.op("Squeeze", x, self.ints(axes)) if axes else x
 
     def transpose(self, x: ir.Value, order: Sequence[int]) -> ir.Value:
-        """Permute axes: axis i of the result is axis ``order[i]`` of ``x``."""
+        """Permute axes: axis i of the result is axis ``order[i]`` of ``x``. Return ``x`` if the
+        order does not change."""
         order = list(order)
         return x if order == sorted(order) else self.op("Transpose", x, perm=order)
 
@@ -277,7 +292,11 @@ class Builder:
         return self.shared.values[id(value)]
 
     def lower(self, nodes: Iterable[Node]) -> None:
-        """Lower nodes in order, each by its rule, and set the types of the results."""
+        """Lower nodes in order, each by its rule, and set the types of the results.
+
+        **Raises** `ConverterError` if a rule does not return one value for each output, and
+        `UnsupportedError` for a node that cannot be lowered, unless errors are collected.
+        """
         for node in nodes:
             results = self._apply_rule(node)
             if len(results) != len(node.outputs):
@@ -291,10 +310,11 @@ class Builder:
                     set_type(result, value.shape, value.dtype)
 
     def _apply_rule(self, node: Node) -> Sequence[ir.Value]:
-        """Return the ONNX values that the rule of a node emits, one for each output.
+        """Return the ONNX values that the rule of a node emits.
 
-        If errors are collected (``ModelState.errors``), a node that cannot be lowered gets
-        placeholders.
+        A node that cannot be lowered raises `UnsupportedError`. If errors are collected
+        (``ModelState.errors``), the error is added to them, and the node gets placeholders, one for
+        each output.
         """
         self.node = node
         try:
@@ -310,7 +330,8 @@ class Builder:
         return [results] if isinstance(results, ir.Value) else results
 
     def inline(self, body: Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
-        """Lower the nodes of a body into the current graph, and return its outputs.
+        """Lower the nodes of a body into this builder's graph, and return the ONNX values of the
+        body's outputs.
 
         ``inputs`` are the ONNX values for the inputs of the body.
         """
@@ -330,7 +351,7 @@ class Builder:
         """Return a builder for a subgraph, and the inputs of the subgraph.
 
         The inputs are first ``extra`` (for each input a name, a shape and a dtype), then the inputs
-        of the body. They get names that begin with ``name``.
+        of the body. Their names begin with ``name`` and a number. The body is not lowered.
         """
         label = self.shared.fresh(name)
         body_inputs = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]

@@ -20,7 +20,11 @@ register_operators({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
 
 @lowers(ops.factor, ignores=("least", "most"))
 def _(b: Builder, x: ir.Value) -> ir.Value:
-    """Return the operand: a weight program that is larger than its inputs stays in the graph."""
+    """Return the operand unchanged.
+
+    A ``factor`` only marks a value whose magnitude is checked when the file is saved. It is lowered
+    if a weight program stays in the graph, because its result is larger than its inputs.
+    """
     return x
 
 
@@ -79,7 +83,7 @@ def _(b: Builder, x: ir.Value, *, approximate: bool) -> ir.Value:
 
 
 def _tanh_gate(x: Term) -> Term:
-    """Return ``tanh(sqrt(2/pi) x (1 + 0.044715 x^2))``."""
+    """Return ``tanh(sqrt(2/pi) x (1 + 0.044715 x^2))``, the gate of the approximate GELU."""
     square = x * 0.044715 * x
     return (x * math.sqrt(2 / math.pi) * (square + 1)).apply("Tanh")
 
@@ -164,7 +168,8 @@ def _(
     """Lower a recurrent layer to ``LSTM``, ``GRU`` or ``RNN``.
 
     The operands are x, w, r, b and the initial states. In ONNX the lengths of the sequences come
-    between b and the initial states; they are omitted.
+    between b and the initial states; they are omitted. ``reset_last`` is ONNX's
+    ``linear_before_reset``.
     """
     names = [ACTIVATION_NAMES[name] for name in activations]
     hard_sigmoid_count = names.count("HardSigmoid")
@@ -232,8 +237,11 @@ def _(
     dilation: Any,
     include_pad: bool = True,
 ) -> ir.Value:
-    """Lower pooling. Attributes that have ONNX's default value are omitted. A sum is lowered to the
-    average times the window size."""
+    """Lower pooling, or the gradient of max pooling if there is a ``source``.
+
+    Attributes that have ONNX's default value are omitted. A sum is lowered to the average times the
+    window size.
+    """
     pads = [low for low, _ in padding] + [high for _, high in padding]
     window = {
         "kernel_shape": size,
@@ -250,9 +258,11 @@ def _(
 
 
 def _scatter_to_maxima(b: Builder, positions: ir.Value, source: ir.Value) -> ir.Value:
-    """Return the sums of ``source`` at the positions of the maxima, as ``MaxPool`` returns them.
+    """Return, in the shape of the operand of ``MaxPool``, the sums of ``source`` at the positions
+    of the maxima.
 
-    ``positions`` are in the flattened operand of ``MaxPool``, one for each window.
+    ``positions`` are those that ``MaxPool`` returns: indices into its flattened operand, one for
+    each window.
     """
     shape, window_shape = b.operand(0).shape, b.operand(1).shape
     flat_size, window_size = (dims.size_product(shape),), (dims.size_product(window_shape),)
@@ -274,9 +284,11 @@ def _(
 ) -> ir.Value:
     """Lower a convolution or a transposed convolution.
 
-    ``cuts`` are the numbers of elements removed at each end; negative numbers add
-    ``output_padding``. Without a static kernel size, the operator reads the shape of its second
-    operand.
+    ``cuts`` are the numbers of elements that a transposed convolution removes at each end; negative
+    numbers add ``output_padding``. Without a static kernel size, the operator reads the shape of
+    its second operand.
+
+    **Raises** `UnsupportedError` if the target has no operator for the dtype.
     """
     name = operator_name(b.node.op)
     if not (is_float(b.out.dtype) and b.takes(name, b.out.dtype)):

@@ -17,9 +17,9 @@ def _(b: Builder, index: ir.Value) -> Sequence[ir.Value]:
     """Lower a conditional. ``If`` has two branches, so further ones are nested. The index is
     clamped.
 
-    If a parameter selects among more than two branches, the conditionals follow each other instead.
-    An optimizer that replaces an ``If`` with a constant condition may crash on another ``If``
-    inside of it.
+    If the index is a constant, only its branch is lowered, without an ``If``. If a parameter
+    selects among more than two branches, the conditionals follow each other instead. An optimizer
+    that replaces an ``If`` with a constant condition may crash on another ``If`` inside of it.
     """
     branches = list(b.node.bodies.values())
     if b.operand().kind == "const":
@@ -159,8 +159,10 @@ def _lower_as_loop(
 def _select_entry(
     b: Builder, x: ir.Value, count: ir.Value, iterations: ir.Value | None
 ) -> ir.Value:
-    """Return the entry of ``x`` for turn ``count``, counted from the end if the number of turns,
-    ``iterations``, is given."""
+    """Return the entry of ``x`` along its first axis for turn ``count`` of a loop.
+
+    If the number of turns, ``iterations``, is given, entries are counted from the end.
+    """
     if iterations is not None:
         count = b.op("Sub", b.op("Sub", iterations, b.const(1, np.int64)), count)
     return b.op("Gather", x, count, axis=0)

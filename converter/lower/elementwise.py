@@ -23,8 +23,9 @@ from converter.opsets import OLDEST_OPSET
 class Term:
     """An ONNX value with arithmetic operators. Each operator emits an ONNX node.
 
-    Numbers become constants of ``dtype``, which is also the dtype of the results. By default it is
-    the dtype of the first operand of the node being lowered.
+    Numbers become constants of ``dtype``, which is also the ``dtype`` of results. By default it is
+    the dtype of the first operand of the node being lowered. The result of a comparison is a
+    Boolean value, although its ``dtype`` is that of the operands.
     """
 
     def __init__(self, b: Builder, value: ir.Value, dtype: Any = None) -> None:
@@ -84,7 +85,8 @@ class Term:
     def where(self, yes: TermOperand, no: TermOperand) -> Term:
         """Return ``yes`` where this term, a condition, is true, else ``no``.
 
-        A number gets the dtype of the other operand if that is a term.
+        A number gets the dtype of the other operand if that is a term, else the ``dtype`` of this
+        term.
         """
         typed_term = next((term for term in (yes, no) if isinstance(term, Term)), self)
         return typed_term._as_term(
@@ -127,8 +129,8 @@ def _apply_formula(formula: Formula, b: Builder, *xs: ir.Value) -> ir.Value:
 
 
 def operator_or_formula(operator: str, formula: Formula) -> Formula:
-    """Return a formula that emits the operator if the target supports it for the dtype, or else
-    applies ``formula``."""
+    """Return a formula of one term that emits the operator if the target supports it for the dtype,
+    or else applies ``formula``."""
     return lambda x: x.apply(operator) if x.supports(operator) else formula(x)
 
 
@@ -219,8 +221,10 @@ def _(b: Builder, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
 
 @lowers(ops.select_n)
 def _(b: Builder, selector: ir.Value, *cases: ir.Value) -> ir.Value:
-    """Return ``cases[selector]``. A Boolean selects one of two. A selector out of range selects the
-    nearest case."""
+    """Lower a selection: ``cases[selector]``, element by element.
+
+    A Boolean selects one of two. An integer out of range selects the nearest case.
+    """
     if b.operand().dtype == np.bool_:
         return b.op("Where", selector, *cases[::-1]) if len(cases) == 2 else cases[0]
     result = cases[-1]
@@ -243,7 +247,13 @@ PRECISIONS = {(8, 7): np.dtype(jnp.bfloat16), (5, 10): np.dtype(np.float16)}
 
 @lowers(ops.reduce_precision)
 def _(b: Builder, x: ir.Value, *, exponent_bits: int, mantissa_bits: int) -> ir.Value:
-    """Lower a rounding to fewer bits by a cast to the ONNX format of that precision and back."""
+    """Lower a rounding to fewer bits by a cast to the ONNX format of that precision and back.
+
+    As in XLA, numbers that are subnormal in that format become zero, unless the operand is in half
+    precision or the format has as many exponent bits.
+
+    **Raises** `UnsupportedError` if ONNX has no format of that precision.
+    """
     info = jnp.finfo(b.out.dtype)
     if exponent_bits >= info.nexp and mantissa_bits >= info.nmant:
         return x

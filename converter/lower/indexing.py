@@ -203,13 +203,17 @@ def scatter(
 
 
 def _scatter_reduction(b: Builder) -> str | None:
-    """Return how ``ScatterND`` combines updates with the operand: ``add`` for ``scatter-add``, None
-    to overwrite."""
+    """Return the attribute ``reduction`` of ``ScatterND``: ``add``, ``mul``, ``max`` or ``min``, or
+    None to overwrite.
+
+    It is the end of the operation's name, such as ``scatter-add``.
+    """
     return b.node.op.name.partition("-")[2] or None
 
 
 def _scatter_to_scalar(b: Builder, x: ir.Value, updates: ir.Value) -> ir.Value:
-    """Scatter many updates into a scalar, as into the only entry of a vector."""
+    """Return a scalar ``x`` into which many updates are scattered, by a scatter into a vector of
+    one entry."""
     index_shape = b.operand(2).shape
     zeros = b.expand(b.const(0, np.int64), (), (*index_shape, 1))
     vector = b.unsqueeze(x, [0])
@@ -296,8 +300,9 @@ def _update_slice(
 ) -> ir.Value:
     """Lower a dynamic update slice.
 
-    ``starts`` has a scalar for each axis. If the update is smaller along one axis only,
-    ``emit_update(b, x, update, index [1], axis)`` emits the update.
+    ``starts`` has a scalar for each axis. If the update is as large as ``x``, it is the result. If
+    it is smaller along one axis, ``emit_update(b, x, update, index [1], axis)`` emits the result.
+    If it is smaller along several axes, it is scattered.
     """
     axes = _partial_axes(b.operand(1).shape, b.operand().shape)
     if not axes:

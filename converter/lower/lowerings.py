@@ -79,11 +79,11 @@ def lowers(
 
 
 def register_operators(rows: dict[Op, str], **attributes: float) -> None:
-    """Register operations that are ONNX operators: ``rows`` contains the operator's name by
-    operation.
+    """Register rules that lower an operation to one ONNX operator; ``rows`` contains the operator's
+    name by operation.
 
-    ``attributes`` are parameters that become attributes of the same name. Their values are the
-    defaults.
+    ``attributes`` are parameters that become attributes of the same name. Their values are used if
+    a node does not have the parameter.
     """
     for op, name in rows.items():
         add_builtin(
@@ -96,7 +96,7 @@ def register_operators(rows: dict[Op, str], **attributes: float) -> None:
 def _rename_operator(name: str, attributes: dict[str, float]) -> Lowering:
     """Return a rule that emits the operator ``name`` with a node's parameters as attributes.
 
-    ``attributes`` are the defaults.
+    ``attributes`` are added if the node does not have these parameters.
     """
     return lambda b, *xs, **params: b.op(name, *xs, **{**attributes, **params})
 
@@ -104,11 +104,11 @@ def _rename_operator(name: str, attributes: dict[str, float]) -> Lowering:
 def find_lowering(
     op: Op, opset: int, user_op_names: Collection[str] = ()
 ) -> DeclaredFunction | None:
-    """Return the newest rule for an operation at this opset, or None if there is none.
+    """Return the newest rule of an operation that this opset allows, or None if there is none.
 
-    A user's rule comes before a built-in rule. A composite without any rule is lowered to the
-    operator of its name, with its parameters as attributes. ``user_op_names`` contains the names of
-    the users' primitives in the program.
+    A user's rule comes before a built-in rule. A composite that has no built-in rule at any opset
+    is lowered to the operator of its name, with its parameters as attributes. ``user_op_names``
+    contains the names of the users' primitives in the program.
     """
     for rules in (
         registry.registered_rules.find(op, user_op_names) or {},
@@ -135,12 +135,12 @@ def _operator_rule(op: Op, opset: int) -> DeclaredFunction | None:
 
 
 def apply(b: Any, node: Node, operands: Iterable[ir.Value]) -> Any:
-    """Return the outputs that the rule of a node emits.
+    """Return the outputs that the rule of a node emits: an ONNX value, or a sequence of them.
 
     ``b`` is the builder, ``operands`` are the ONNX values of the operands.
 
-    **Raises** `UnsupportedError` if the node has no rule at this opset, a parameter that the rule
-    does not know, or a dtype that the target does not support.
+    **Raises** `UnsupportedError` if the node has a ``refusal_reason``, no rule at this opset, a
+    parameter that the rule does not know, or a dtype that the target does not support.
     """
     if node.refusal_reason:
         raise UnsupportedError(node.refusal_reason, source_line(node))
@@ -161,8 +161,8 @@ def unsupported(node: Node, opset: int, reason: str = "") -> UnsupportedError:
     """Return the error for a node that cannot be lowered, with operand types, advice and source
     line.
 
-    ``reason`` is the advice. Without it, the advice is the opset that the node needs, or that no
-    rule exists.
+    The advice is that of `REFUSAL_REASONS` for the operation, or else ``reason``. Without either it
+    is the opset that the node needs, its named dimension, or that no rule exists.
     """
     types = ", ".join(v.type_text() for v in node.inputs)
     opsets = {*BUILTIN_RULES.get(node.op, {}), *(registry.registered_rules.find(node.op) or {})}

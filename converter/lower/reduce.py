@@ -48,7 +48,10 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 @lowers(ops.reduce_or, ops.reduce_and, ops.reduce_xor)
 def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
     """Lower a Boolean reduction to the minimum (and) or maximum (or) of numbers, or to the parity
-    of their sum (xor)."""
+    of their sum (xor).
+
+    **Raises** `UnsupportedError` for integers.
+    """
     if b.out.dtype != np.bool_:
         raise unsupported(b.node, b.opset, "ONNX reduces bits of booleans only")
     if not axes:
@@ -66,7 +69,7 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
 def _extreme_position(
     b: Builder, x: ir.Value, *, axes: Axes, index_dtype: Any, name: str
 ) -> ir.Value:
-    """Return the position of the first maximum or minimum along an axis.
+    """Return the position of the first maximum or minimum along the only axis in ``axes``.
 
     ``name`` is ``ArgMax`` or ``ArgMin``.
     """
@@ -102,8 +105,10 @@ def _cumulative_operator(
 def _scan_by_doubling(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     """Lower a cumulative operation by doubling (Hillis and Steele).
 
-    Element i is combined with element i-1, then with i-2, i-4 and so on. A loop does this if the
-    size of the axis is symbolic.
+    Element i is combined with element i-1, then with i-2, i-4 and so on, or with i+1, i+2, i+4 and
+    so on with ``reverse``. A loop does this if the size of the axis is symbolic.
+
+    **Raises** `UnsupportedError` for a cumulative log-sum-exp of integers.
     """
     if b.node.op is ops.cumlogsumexp and not is_float(b.out.dtype):
         raise unsupported(b.node, b.opset, "logarithms of sums are floats; convert the operand")
@@ -125,11 +130,10 @@ def _scan_by_doubling(b: Builder, x: ir.Value, *, axis: int, reverse: bool) -> i
 def _loop_by_doubling(
     b: Builder, x: ir.Value, size: dims.Dim, pads: np.ndarray, neutral: float, combine: Combine
 ) -> ir.Value:
-    """Emit a loop that combines elements at doubled distances until a distance is as long as the
-    axis.
+    """Emit the loop of `_scan_by_doubling`: combine elements at distances 1, 2, 4 … below ``size``.
 
-    ``size`` is that of the axis. ``pads`` moves the elements by one, and is multiplied with the
-    distance. ``neutral`` fills the gap.
+    ``size`` is the size of the axis. ``pads`` is the operand of ``Pad`` that shifts the elements by
+    one; it is multiplied by the distance. ``neutral`` fills the gap.
     """
     types = (("round", (), np.int64), ("go", (), np.bool_), ("step", (1,), np.int64))
     inner, inputs = b.subgraph("loop", Graph([], [], []), (*types, ("x", b.out.shape, b.out.dtype)))
@@ -182,11 +186,16 @@ def _(b: Builder, *xs: ir.Value, dimension: int, num_keys: int) -> list[ir.Value
 def _sort_order(
     b: Builder, keys: Sequence[ir.Value], size: ir.Value, k: ir.Value, axis: int, largest: bool
 ) -> ir.Value:
-    """Return the positions of the first ``k`` elements in the order of all keys, the most important
-    first.
+    """Return the positions of the first ``k`` elements along an axis, sorted by several keys.
 
-    They are sorted in stable passes from the last key to the first. ``size`` is the length of the
-    axis.
+    The first key is the most important one. The order is ascending, or descending with ``largest``.
+    Elements with equal keys keep their order. They are sorted in stable passes from the last key to
+    the first.
+
+    **Arguments**
+
+    - `size`: the length of the axis, int64 [1].
+    - `k`: the number of positions, int64 [1].
     """
     first, *other_keys = keys
     order: ir.Value | None = None
@@ -202,9 +211,11 @@ def _sort_keys(b: Builder, x: ir.Value, value: Value) -> list[ir.Value]:
     """Return keys that sort an operand like JAX, the most important first, in dtypes that ``TopK``
     supports.
 
-    ``x`` is the operand, and ``value`` has its dtype. In JAX's order NaN is the last number. Floats
-    narrower than float64 are sorted in float64, where infinities are replaced by finite numbers and
-    NaN by infinity.
+    ``x`` is the operand, and ``value`` has its dtype. In JAX's order NaN is the last number. A
+    float64 operand gets two keys: itself with infinity in place of NaN, and whether it is NaN.
+    Other operands get one key. Narrower floats are sorted in float64, where infinities are replaced
+    by finite numbers and NaN by infinity. Integers are sorted in int32 or int64; uint64 is shifted
+    into the range of int64.
     """
     if value.dtype == np.float64:
         nan = b.op("IsNaN", x)
@@ -263,7 +274,10 @@ def _(
     is_max_k: bool,
     aggregate_to_topk: bool,
 ) -> list[ir.Value]:
-    """Lower an approximate top-k to an exact one. The ``aggregate_to_topk`` of JAX must be set."""
+    """Lower an approximate top-k to an exact one.
+
+    **Raises** `UnsupportedError` unless ``aggregate_to_topk`` is set.
+    """
     if not aggregate_to_topk:
         raise unsupported(b.node, b.opset, "only the aggregated top k are defined by their values")
     return _to_outputs(b, *_emit_top_k(b, x, b.ints([k]), reduction_dimension, is_max_k))
@@ -277,5 +291,5 @@ def _emit_top_k(
 
 
 def _to_outputs(b: Builder, values: ir.Value, positions: ir.Value) -> list[ir.Value]:
-    """Return the values and the positions, which are cast to the dtype of the second output."""
+    """Return the values, and the positions cast to the dtype of the second output."""
     return [values, b.cast(positions, b.node.outputs[1].dtype)]

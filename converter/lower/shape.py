@@ -60,7 +60,7 @@ def _(b: Builder, x: ir.Value, *, reps: tuple[int, ...]) -> ir.Value:
 
 @lowers(ops.dim_as_value)
 def _(b: Builder, *, dim: Any) -> ir.Value:
-    """Return the size of a named dimension or an expression of them as a scalar."""
+    """Emit the size of a named dimension, or an expression of such sizes, as a scalar."""
     return b.cast(b.squeeze(b.ints([dim]), [0]), b.out.dtype)
 
 

@@ -1,4 +1,5 @@
-"""Emit named sizes as int64 [1], computed from input shapes, each one once."""
+"""Emit nodes that compute named sizes from input shapes, as int64 [1]. Each expression is emitted
+once."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +16,10 @@ from converter.ir.named_sizes import Origin
 
 @dataclass(frozen=True)
 class BoundedSize:
-    """A number, or an ONNX value with a lower bound.
+    """A size: a number, or an ONNX value with a lower bound.
 
-    ``low`` is the lower bound of ``value``. With ``negated``, the size is the negative of
-    ``value``.
+    ``low`` is the lower bound of ``value``; for a number it is the number itself. With ``negated``,
+    the size is the negative of ``value``.
     """
 
     value: ir.Value | int
@@ -44,7 +45,8 @@ class Arithmetic:
 
     - `emit`: emits an operator into the main graph.
     - `ints`: returns a constant vector.
-    - `emitted`: values that are already emitted, by the text of the dimension.
+    - `emitted`: values that are already emitted, by the text of the dimension or expression; new
+      ones are added.
     - `origins`: for each named dimension, the input and the axis from which it is computed.
     """
 
@@ -143,7 +145,7 @@ class Arithmetic:
         return BoundedSize(total, x.low + y.low)
 
     def _multiply(self, x: BoundedSize, y: BoundedSize) -> BoundedSize:
-        """Return the product of two sizes. If an operand is negated, the product is negated
+        """Return the product of two sizes. If one operand is negated, the product is negated
         instead."""
         if x.negated != y.negated or any(s.value == -1 for s in (x, y)):
             negative = x if x.negated or x.value == -1 else y
@@ -159,7 +161,7 @@ class Arithmetic:
         """Return x / y, rounded down.
 
         ONNX's ``Div`` rounds towards zero. It is used directly if no operand can be negative;
-        otherwise the remainder is subtracted before.
+        otherwise ``x - x mod y`` is divided.
         """
         if isinstance(y.value, int) and y.value < 0:
             x, y = _negate(x), _negate(y)

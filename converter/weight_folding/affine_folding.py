@@ -12,8 +12,8 @@ The weights of a product or convolution are changed only if no other node reads 
 file never contains them twice. Vectors and tables of up to 1 MiB may be duplicated. Infinite and
 very large factors are not folded: the product of an infinite factor and a zero is NaN, and so is
 the sum of two overflows of opposite sign. A divisor whose values are not known is folded only if it
-cannot be zero, because a positive number is added to it. Values that are passed when the file is
-saved are checked at that time, and an error is raised if they are out of range.
+is a sum or maximum with a positive number, such as ``variance + epsilon``. Values that are passed
+when the file is saved are checked at that time, and an error is raised if they are out of range.
 """
 
 from collections.abc import Sequence
@@ -85,9 +85,9 @@ class FoldingRules:
 
         Returns:
             The other operand, ``conv(x, w)``, which replaces the node; its weights are changed in
-            place. None, so that the node stays, if the factor may be infinite or huge, or if the
-            other operand is not linear in weights that may change. None also for half precision,
-            which would lose small weights.
+            place. None, so that the node stays, if the factor or a weight may be infinite or huge,
+            or if the other operand is not linear in weights that may change. None also if all these
+            weights are constant scalars, and for half precision, which would lose small weights.
         """
         # Small weights would be rounded to zero in float16.
         is_wide = node.out.dtype.name in ("float32", "float64")
@@ -117,6 +117,8 @@ class FoldingRules:
 
             (x @ w + b) + t  =  x @ w + (b + t)
 
+        A convolution without a bias gets one.
+
         Returns:
             The other operand, ``x @ w + b``, which replaces the node; its bias is changed in place.
             None, so that the node is kept, if the other operand has no bias that may be changed.
@@ -145,7 +147,7 @@ class FoldingRules:
 
         Returns:
             The weights. None if other values than weights would have to be multiplied, or weights
-            that may not be changed.
+            that may not be changed, or if more than ``depth`` operations are in between.
         """
         if self._is_fixed(part.value):
             return [part] if self._may_change(part) else None
@@ -164,8 +166,8 @@ class FoldingRules:
     ) -> tuple[ScaledOperand, Op] | None:
         """Return the bias that a term can be folded into, with the operation to apply to it.
 
-        The operation is ``op`` or its opposite, for a bias that is subtracted. A convolution
-        without a bias gets one.
+        The operation is ``op``, or its opposite if the bias is subtracted. A convolution without a
+        bias gets one.
 
         Arguments:
             part: the operand, with the term that is added to it.
@@ -173,6 +175,7 @@ class FoldingRules:
             editor: gets the nodes that bring the term into the shape of the bias.
 
         Returns:
+            The bias, as an operand of the node that reads it, with the term, and the operation.
             None if there is no bias that may change.
         """
         inner = self._only_producer(part)
@@ -216,8 +219,8 @@ class FoldingRules:
         )
 
     def _operands(self, node: Node) -> list[tuple[int, Value]]:
-        """Return the position of each operand that may replace a node, with the other operand,
-        which scales or shifts it.
+        """Return the operands that may replace a node: the position of each, with the other
+        operand, which scales or shifts it.
 
         Operands that depend only on weights are omitted. In a division or subtraction only the
         first operand may replace the node.
@@ -235,7 +238,7 @@ class FoldingRules:
         return self._fold and self._is_known(value)
 
     def _may_merge(self, bias: Value, term: Value) -> bool:
-        """Return True if a term may be added to a bias.
+        """Return True if a term may be added to a bias: the bias is a weight that may be changed.
 
         Neither may be a single number, because x + 2**23 - 2**23 rounds x.
         """
@@ -245,8 +248,8 @@ class FoldingRules:
     def _may_change(self, part: ScaledOperand) -> bool:
         """Return True if an operand may be changed without a second large copy of it in the file.
 
-        It may if no other node reads it, or if it is at most 1 MiB and not the weight of a product
-        or convolution.
+        It may if no other node reads it, apart from nodes that are evaluated when the file is
+        saved. It also may if it is at most 1 MiB and not the weight of a product or convolution.
         """
         readers = self._readers.get(id(part.value), [])
         if sum(reader is None or not self._is_known(reader.out) for reader in readers) <= 1:
@@ -319,9 +322,10 @@ class FoldingRules:
 
 
 def _gives_rank(part: ScaledOperand) -> bool:
-    """Return True if another operand of the same node has all axes of the result.
+    """Return True if the result of a node keeps its number of axes even if the operand has fewer.
 
-    The changed operand may then have fewer axes: a bias stays a vector.
+    This is so for an elementwise node if another operand has all axes of the result. A changed bias
+    can then stay a vector.
     """
     node = part.node
     other_operands = [v for i, v in enumerate(node.inputs) if i != part.index]
@@ -329,9 +333,10 @@ def _gives_rank(part: ScaledOperand) -> bool:
 
 
 def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
-    """Return ``value`` with as many axes as ``out``.
+    """Return ``value``, which may be broadcast to ``out``, with as many axes as ``out``.
 
-    Axes along which it is constant have size one.
+    A broadcast that computes ``value`` is removed: axes along which it only repeats ``value`` have
+    size one.
     """
     inner = value.producer_if(ops.broadcast_in_dim)
     source = value if inner is None else inner.inputs[0]
@@ -341,7 +346,8 @@ def _broadcast_to_rank(value: Value, out: Value, editor: Editor) -> Value:
 
 
 def _covers(bias: Value, term: Value) -> bool:
-    """Return True if a bias keeps its shape when a term is added, apart from axes of size one."""
+    """Return True if the sum of a bias and a term has the shape of the bias, apart from axes of
+    size one."""
     shape = dims.broadcast([bias.shape, term.shape])
     sizes = [[d for d in s or () if not dims.is_same_dim(d, 1)] for s in (bias.shape, shape)]
     return shape is not None and dims.is_same_shape(*sizes)
@@ -371,8 +377,8 @@ def _reads_disjoint_slices(node: Node, readers: Sequence[Node | None]) -> bool:
 def _kept_name(weight: Value) -> str:
     """Return the name that a changed weight keeps.
 
-    It is the name of the value that the weight is a transpose or reshape of, or else of the only
-    parameter that it depends on. It is empty if there is no such name.
+    It is the name of the weight, or of the value that it is a transpose or reshape of, or else of
+    the only parameter that it depends on. It is empty if there is no such name.
     """
     names = [v.name for v in sources(weight).values() if v.kind == "param"]
     while weight.node is not None and not weight.name and weight.node.op in VIEW_OPS:

@@ -1,5 +1,9 @@
 """Move a factor of a linear operation from its result to its operands.
 
+A rule takes a node and the factor of its result. It returns a list of choices. A choice is a list
+of operands that are all multiplied, each with its factor, in place of the result. The list is empty
+if the factor cannot be moved. The node itself is not changed.
+
 Factors and divisors are excluded if they could cause an overflow that did not happen before. A
 factor has as many axes as the value that it multiplies; axes along which it is constant have size
 one.
@@ -28,7 +32,8 @@ class ScaledOperand:
 
     Arguments:
         node: the node that reads the operand.
-        index: position of the operand. For a bias that is missing, it is the number of operands.
+        index: position of the operand. For a bias that is missing, it is the number of operands of
+            the node, and `value` raises `IndexError`.
         other: the factor or term.
     """
 
@@ -50,8 +55,9 @@ def _scale_view(node: Node, factor: Value, editor: Editor) -> list[ScaledOperand
     """Return the operand of a transpose or reshape to multiply with a factor in place of the
     result.
 
-    The list has one choice with one operand, whose factor has its axes. It is empty if the factor
-    cannot be brought to these axes.
+    The list has one choice with one operand. The factor is transposed and reshaped to the axes of
+    the operand. The list is empty if this is not possible, or if the shape of the factor is not
+    static.
     """
     (value,) = node.inputs
     if not _varying_axes(factor):
@@ -119,7 +125,10 @@ def _scale_either(node: Node, factor: Value, editor: Editor) -> list[ScaledOpera
 
 def _scale_first(node: Node, factor: Value, editor: Editor) -> list[ScaledOperands]:
     """Return the first operand of a node, such as a dividend, to multiply with a factor in place of
-    the result."""
+    the result.
+
+    The list has one choice with one operand.
+    """
     return _scale_either(node, factor, editor)[:1]
 
 
@@ -200,8 +209,8 @@ def _scale_convolution(node: Node, factor: Value, editor: Editor) -> list[Scaled
 
 
 def channel_vector(node: Node, term: Value, editor: Editor) -> Value | None:
-    """Return a term that is added to a convolution as a bias [channels], or None if it varies along
-    other axes."""
+    """Return a term that is added to the result of a convolution as a bias [channels], or None if
+    it varies along other axes."""
     if _varying_axes(term) not in ([], [1]):
         return None
     return editor.broadcast(editor.reshape(term, term.shape[1:2]), node.out.shape[1:2], (0,))
@@ -251,11 +260,11 @@ def has_moderate_size(value: Value, divides: bool) -> bool:
 
 
 def sizes_of_factor(divides: bool) -> dict[str, float]:
-    """Return the allowed magnitudes of a factor as parameters ``least`` and ``most`` of
-    ``ops.factor``.
+    """Return the allowed magnitudes of a factor or divisor as the parameters ``least`` and ``most``
+    of ``ops.factor``.
 
-    A factor is at most ``LARGEST_SCALE``, a divisor at least its inverse. NaN is allowed, because
-    the result would be NaN in any case.
+    A factor is at most ``LARGEST_SCALE``, and a divisor (``divides``) at least its inverse. NaN is
+    allowed, because the result would be NaN in any case.
     """
     ends = (1 / LARGEST_SCALE, math.inf) if divides else (0.0, LARGEST_SCALE)
     return dict(zip(("least", "most"), ends, strict=True))
@@ -265,11 +274,11 @@ WEIGHT_SIZES = {"least": 0.0, "most": MAX_SCALED_WEIGHT}
 
 
 def is_safe_factor(value: Value, divides: bool) -> bool:
-    """Return True if a factor or divisor can make no finite number infinite.
+    """Return True if a factor, or a divisor (``divides``), cannot make a finite number infinite.
 
-    If its numbers are known, they must have an allowed size. If they are not, a factor is accepted,
-    because it is checked when the file is saved. A divisor must then be a sum with a positive
-    number, such as ``variance + epsilon``.
+    If its numbers are known, they must have an allowed size (`sizes_of_factor`). If they are not, a
+    factor is accepted, because it is checked when the file is saved. A divisor must then be a sum
+    or maximum with a positive number, such as ``variance + epsilon``, or the root of one.
     """
     within = _is_within(value, **sizes_of_factor(divides))
     return (not divides or _is_kept_from_zero(value)) if within is None else within
@@ -298,8 +307,11 @@ def _is_within(value: Value, least: float, most: float) -> bool | None:
 
 
 def _is_kept_from_zero(value: Value) -> bool:
-    """Return True if a value is a sum or maximum with a positive number, or its root:
-    ``sqrt(variance + epsilon)``."""
+    """Return True if a value is a sum or maximum with a positive constant, or its root, such as
+    ``sqrt(variance + epsilon)``.
+
+    Transposes and other moves of such a value are followed.
+    """
     node = value.node
     while node is not None and (node.op.moves or node.op is ops.sqrt):
         node = node.inputs[0].node

@@ -15,15 +15,21 @@ MAX_NAMES = 4
 
 
 def weight_values(graph: Graph) -> set[int]:
-    """Return the ids of the values of a graph that depend only on parameters and constants."""
+    """Return the ids of the parameters of a graph, and of the values that can be evaluated from
+    parameters and constants alone when the file is saved.
+
+    `find_computable` says which values are excluded, such as results of control flow and values
+    with named sizes.
+    """
     return {id(v) for v in graph.params} | find_computable(graph, ("const", "param"))
 
 
 def move_weights_first(graph: Graph) -> None:
-    """Move nodes that depend only on parameters and constants before all others, in place.
+    """Move nodes that depend only on parameters and constants (`weight_values`) before all others,
+    in place.
 
     All other nodes of the graph can then read their results. The bodies of nodes are sorted in the
-    same way.
+    same way, each by itself.
     """
     weights = weight_values(graph)
     for part in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
@@ -38,10 +44,12 @@ def hoist_weight_programs(graph: Graph) -> Graph:
     evaluated when the file is saved.
 
     A value is replaced if it is at most 1 MiB larger than its sources. Otherwise its last operation
-    stays in the graph, and its operands are tried. A program is also kept in the graph if it only
-    moves the numbers of a parameter that the file contains anyway, so that no table is stored
-    twice. A small value that depends only on constants is replaced by a constant. A result that is
-    computed from one parameter which no other node reads keeps the name of that parameter.
+    stays in the graph, and its operands are tried. A program of more than `MAX_DUPLICATE_BYTES` is
+    also kept in the graph if it only moves the numbers of a parameter that the file contains
+    anyway, so that no table is stored twice. A value of up to 1 MiB that depends only on constants
+    is replaced by a constant. A result that is computed from one parameter which no other node
+    reads keeps the name of that parameter. Parameters that are not read anymore are removed from
+    the graph.
     """
     weights = weight_values(graph)
     kept_ids = {id(v) for v in values_read_outside(graph, weights) if v.kind == "param"}
@@ -109,8 +117,9 @@ def copy_program(value: Value, copies: dict[int, Value]) -> Value:
     """Return a copy of a value, together with all nodes down to the parameters and constants that
     it is computed from.
 
-    A value in the graph may be part of several programs. In the graph it reads the results of other
-    programs, in the copy the values that these are computed from.
+    Parameters and constants are not copied. A value in the graph may be part of several programs.
+    In the graph it reads the results of other programs, in the copy the values that these are
+    computed from.
 
     Arguments:
         value: the value.

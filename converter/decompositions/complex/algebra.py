@@ -1,6 +1,6 @@
 """Arithmetic, order, gathers and scatters of complex numbers.
 
-They are ordered by their real parts, then by their imaginary parts.
+Complex numbers are ordered by their real parts, then by their imaginary parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,8 @@ def select(condition: jax.Array, x: Pair, y: Pair) -> Pair:
 
 
 def larger_and_smaller_part(x: Pair) -> tuple[jax.Array, jax.Array]:
-    """Return the larger and the smaller of the magnitudes of the real and the imaginary part."""
+    """Return, in this order, the larger and the smaller of the magnitudes of the real and the
+    imaginary part."""
     a, b = jnp.abs(x.re), jnp.abs(x.im)
     return jnp.maximum(a, b), jnp.minimum(a, b)
 
@@ -66,7 +67,8 @@ def divide(x: Pair, y: Pair) -> Pair:
     """Return ``x / y``. The divisor is first scaled so that its larger part is one (as in Smith's
     method, 1962).
 
-    The division by zero is the same as for a real zero. The division by an infinite number is zero.
+    A divisor of zero is treated as its real part, a zero with a sign. A finite number divided by an
+    infinite number is zero.
     """
     large, _ = larger_and_smaller_part(y)
     is_ordinary_divisor = is_ordinary(large)
@@ -95,7 +97,8 @@ def square(x: Pair) -> Pair:
 
 @complex_rule("integer_pow")
 def integer_pow(x: Pair, *, y: int) -> Pair:
-    """Return ``x ** y`` for an integer ``y``, by repeated squaring as in JAX."""
+    """Return ``x ** y`` for an integer ``y``, by repeated squaring as in JAX. It is 1 if ``y`` is
+    0."""
     result, remaining = None, abs(y)
     while remaining:
         if remaining % 2:
@@ -107,8 +110,8 @@ def integer_pow(x: Pair, *, y: int) -> Pair:
 
 @complex_rule("polynomial")
 def horner(x: Pair, *coefficients: Pair) -> Pair:
-    """Return the polynomial of ``x`` with these coefficients, of which the constant is the first
-    (jax >= 0.12)."""
+    """Return the polynomial of ``x`` with these coefficients, of which the constant is the first,
+    by Horner's rule (jax >= 0.12)."""
     *lower_ones, highest = coefficients
     result = Pair(*(jnp.broadcast_to(part, x.re.shape) for part in highest))
     for coefficient in reversed(lower_ones):
@@ -128,8 +131,11 @@ def conj(x: Any) -> Pair:
 
 @complex_rule("convert_element_type")
 def convert_element_type(x: Any, *, new_dtype: Any) -> Any:
-    """Return ``x``, a pair or a real array, in another dtype. A pair is converted to a real dtype
-    by its real part."""
+    """Return ``x``, a pair or a real array, in another dtype.
+
+    Either ``x`` or the dtype is complex. The result is a pair if the dtype is complex. Otherwise it
+    is the converted real part of ``x``.
+    """
     part_dtype = real_dtype(new_dtype)
     if not is_complex(new_dtype):
         return lax.convert_element_type(x.re, new_dtype)
@@ -196,8 +202,10 @@ def _single_array_form(combine: Combined) -> Combine:
 
 
 def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
-    """Return ``x`` reduced over some axes by ``combine``, which is applied to neighbours until one
-    is left."""
+    """Return ``x`` reduced over some axes by ``combine``, a function of two complex arrays.
+
+    Neighbours are combined repeatedly until one is left. The axes must not be empty.
+    """
     (extreme,) = combine_neighbours(
         _single_array_form(combine), [reduced_axes_last(combine_parts(x), axes)]
     )
@@ -218,7 +226,8 @@ def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
 
 
 def _cumulative(combine: Combined, x: Pair, *, axis: int, reverse: bool) -> Pair:
-    """Return the cumulative results of ``combine`` along an axis, from the end with ``reverse``."""
+    """Return the cumulative results of ``combine``, a function of two complex arrays, along an
+    axis; from the end with ``reverse``."""
     return complex_parts(
         lax.associative_scan(combine, combine_parts(x), axis=axis, reverse=reverse)
     )
@@ -266,8 +275,11 @@ def gather(
     mode: Any,
     fill_value: Any,
 ) -> Pair:
-    """Gather the real and the imaginary parts, as ``lax.gather`` does. Slices that are out of
-    bounds are filled with NaN by default."""
+    """Gather the real and the imaginary parts, as ``lax.gather`` does.
+
+    If ``fill_value`` is None, slices that are out of bounds are filled with NaN in the real part
+    and 0 in the imaginary part.
+    """
     fill = complex(jnp.nan if fill_value is None else fill_value)
     return Pair(
         *(

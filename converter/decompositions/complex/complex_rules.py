@@ -57,17 +57,19 @@ def rule_on_real_parts(
     all_params: Mapping[str, Any],
     params: Mapping[str, Any],
 ) -> ComplexFunction | None:
-    """Return a function that computes a primitive on complex numbers by real ones.
+    """Return a function that computes a primitive on complex numbers by real ones, or None if there
+    is none.
 
-    Complex operands and results of the function are real arrays with a last axis of two. Return
-    None if there is no function for the primitive, or none for its parameters.
+    The function takes the operands and returns the list of results, where complex arrays are real
+    ones with a last axis of two. A linear primitive is applied to the parts. Any other primitive
+    needs a rule in `COMPLEX_RULES` that declares all of ``params``.
 
     Arguments:
         primitive: the JAX primitive.
         types: types of the operands in JAX.
-        real: True for each complex operand that is known to be real.
+        real: for each operand, True if it is complex and known to be real.
         all_params: all parameters of the primitive.
-        params: the parameters that affect the result.
+        params: the parameters without hints, which do not affect the result.
     """
     complexes = [is_complex(aval.dtype) for aval in types]
     name, op = primitive.name, ops.op_by_name(primitive.name)
@@ -90,8 +92,11 @@ def rule_on_real_parts(
 
 
 def is_known_real(value: Value) -> bool:
-    """Return True if the imaginary parts of a complex value in the graph are known to be zero. The
-    value is a real array with a last axis of two."""
+    """Return True if the imaginary parts of a complex value in the graph are known to be zero.
+
+    The value is a real array with a last axis of two. It is a constant, or a concatenation that
+    ends with zeros. Return False for other values.
+    """
     if value.kind == "const":
         return not np.any(value.const[..., 1])
     node = value.node
@@ -104,10 +109,10 @@ def _on_pairs(
     """Return a function of real arrays with a last axis of two, for a function of pairs.
 
     Arguments:
-        function: a function of one `Pair` for each complex operand. For an operand that is known to
-            be real, its real part is passed instead.
-        complexes: True for each complex operand. Other operands are passed unchanged.
-        real: True for each complex operand that is known to be real; None for none.
+        function: a function of one `Pair` for each complex operand, which returns a list. For an
+            operand that is known to be real, its real part is passed instead.
+        complexes: for each operand, True if it is complex. Other operands are passed unchanged.
+        real: for each operand, True if it is complex and known to be real; None if none is.
     """
 
     def part(x: Any, is_pair: bool, is_real: bool) -> Any:
@@ -126,10 +131,11 @@ def _bind(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
 
 
 def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
-    """Return pairs of the results for the real parts and for the imaginary parts of the operands.
+    """Return the results of ``call``, as pairs: one call for the real parts of the operands and one
+    for the imaginary parts.
 
-    Operands that are no `Pair` are passed to both. If no operand is a `Pair`, the imaginary parts
-    of the results are zero.
+    An operand that is no `Pair` is passed to both calls. If no operand is a `Pair`, there is one
+    call, and the imaginary parts of the results are zero.
     """
     if not any(isinstance(x, Pair) for x in xs):
         return [Pair(y, jnp.zeros_like(y)) for y in call(*xs)]
@@ -138,10 +144,11 @@ def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
 
 
 def _multiply_pairs(primitive: Any, params: Mapping[str, Any], x: Any, y: Any) -> list[Any]:
-    """Return the result of a product, such as ``dot_general``, of two pairs.
+    """Return a list with the result of a product, such as ``dot_general``, of two complex operands.
 
-    It needs four products of real arrays. If one operand is real it needs two products, and if both
-    are real it needs one. The parameter ``preferred_element_type`` becomes real.
+    Operands that are known to be real are arrays, others are pairs. Two pairs need four products of
+    real arrays, a pair and an array two, and two arrays one. The parameter
+    ``preferred_element_type`` becomes real.
     """
     accumulated = params.get("preferred_element_type")
     real = {} if accumulated is None else {"preferred_element_type": real_dtype(accumulated)}

@@ -1,10 +1,12 @@
 """Roots, exponentials, logarithms, and the trigonometric and hyperbolic functions with their
 inverses.
 
-Inverse functions are computed above the real axis and mirrored: ``f(conj(x)) = conj(f(x))``. As in
-XLA, the sign of a zero determines the side of the branch cut of ``atanh``. A number on another
-branch cut is treated as a number above the cut. The formulas are from Kahan, Branch Cuts for
-Complex Elementary Functions, 1987.
+``asin``, ``acos`` and ``acosh`` are computed above the real axis and mirrored: ``f(conj(x)) =
+conj(f(x))``. For these and for ``sqrt``, a number on a branch cut is treated as a number above the
+cut, whatever the sign of its zero. For ``rsqrt``, ``log``, ``log1p``, ``pow`` and ``atanh``, the
+sign of a zero determines the side of the cut, as in XLA. ``asinh`` and ``atan`` are computed by
+``asin`` and ``atanh``. The formulas are from Kahan, Branch Cuts for Complex Elementary Functions,
+1987.
 """
 
 from typing import Any
@@ -69,6 +71,7 @@ def rsqrt(x: Pair) -> Pair:
 
 @complex_rule("exp")
 def exp(x: Pair) -> Pair:
+    """Return ``exp(x)``."""
     return polar_product(jnp.exp(x.re / 2), x.im)
 
 
@@ -80,8 +83,8 @@ SATURATED = 20
 def expm1(x: Pair) -> Pair:
     """Return ``exp(x) - 1`` for ``x = a + i b``.
 
-    The real part is ``expm1(a) cos(b) + (cos(b) - 1)``, where the second term is a square of
-    ``sin(b / 2)``.
+    The real part is ``expm1(a) cos(b) + (cos(b) - 1)``, where the second term is ``-2 sin(b /
+    2)**2``.
     """
     large, half = exp(x), jnp.sin(x.im / 2)
     re = jnp.expm1(x.re) * jnp.cos(x.im) - 2 * half * half
@@ -91,8 +94,8 @@ def expm1(x: Pair) -> Pair:
 def log_magnitude(x: Pair, above_one: jax.Array) -> jax.Array:
     """Return the logarithm of the magnitude of ``x``.
 
-    Close to one it is computed from ``above_one``, the square of the magnitude minus one. Elsewhere
-    it is computed from the larger part.
+    If the larger part is between 1/2 and 2, it is computed from ``above_one``, the square of the
+    magnitude minus one. Elsewhere it is computed from the larger part.
     """
     large, small = larger_and_smaller_part(x)
     is_near_one = (large > 0.5) & (large < 2)
@@ -103,7 +106,8 @@ def log_magnitude(x: Pair, above_one: jax.Array) -> jax.Array:
 
 @complex_rule("log")
 def log(x: Pair) -> Pair:
-    """Return the logarithm, with an imaginary part from -π to π."""
+    """Return the logarithm, with an imaginary part from -π to π. On the negative real axis the sign
+    of the imaginary zero decides between them."""
     large, small = larger_and_smaller_part(x)
     above_one = (large - 1) * (large + 1) + small * small
     return Pair(log_magnitude(x, above_one), jnp.arctan2(x.im, x.re))
@@ -119,7 +123,8 @@ def log1p(x: Pair) -> Pair:
 
 @complex_rule("pow")
 def power(x: Pair, y: Any) -> Pair:
-    """Return ``x ** y`` by magnitude and angle. ``y`` is a pair, or an array of integers."""
+    """Return ``x ** y`` by magnitude and angle. ``y`` is a pair, or an array of integers. The angle
+    is that of `log`."""
     if not isinstance(y, Pair):
         exponent = y.astype(x.re.dtype)
         y = Pair(exponent, jnp.zeros_like(exponent))
@@ -139,12 +144,14 @@ def logistic(x: Pair) -> Pair:
 
 @complex_rule("sinh")
 def sinh(x: Pair) -> Pair:
+    """Return ``sinh(x)``."""
     re, im = jnp.sinh(x.re) * jnp.cos(x.im), jnp.cosh(x.re) * jnp.sin(x.im)
     return Pair(re, jnp.where(x.im == 0, x.im, im))
 
 
 @complex_rule("cosh")
 def cosh(x: Pair) -> Pair:
+    """Return ``cosh(x)``."""
     re, im = jnp.cosh(x.re) * jnp.cos(x.im), jnp.sinh(x.re) * jnp.sin(x.im)
     return Pair(re, jnp.where((x.re == 0) | (x.im == 0), 0, im))
 
@@ -173,8 +180,8 @@ def tanh(x: Pair) -> Pair:
 
 
 def _roots(x: Pair) -> tuple[Pair, Pair]:
-    """Return the square roots of the conjugate of ``1 - x`` and of ``1 + x``, for ``x`` with its
-    imaginary part made positive."""
+    """Return the square roots of ``1 - conj(z)`` and of ``1 + z``, for ``z = re + i |im|`` with the
+    parts of ``x``."""
     return first_quadrant_sqrt(Pair(1 - x.re, x.im)), first_quadrant_sqrt(Pair(1 + x.re, x.im))
 
 

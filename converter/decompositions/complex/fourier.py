@@ -35,14 +35,18 @@ LARGEST_PRIME = 512
 def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
     """Return the Fourier transform over the last axes, as ``lax.fft`` does, axis by axis.
 
-    A real transform, or its inverse, has half as many numbers along the last axis. This axis is
-    transformed first, or last for the inverse.
+    Along the last axis, a forward real transform returns ``length // 2 + 1`` complex numbers, and
+    an inverse real transform takes as many. This axis is transformed first, or last for the
+    inverse.
 
     Arguments:
         x: real numbers for the forward real transform, otherwise complex ones.
         fft_type: complex or real, forward or inverse.
         fft_lengths: the lengths of the transformed axes; for a real transform, those of the real
             numbers.
+
+    Raises:
+        UnsupportedError: a length is a named size.
     """
     kind, *other_lengths, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "RFFT":
@@ -78,10 +82,10 @@ def _known_lengths(lengths: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _transform_axes(x: jax.Array, lengths: Any, inverse: bool, trailing_axes: int) -> jax.Array:
-    """Return the complex transform over several axes.
+    """Return the complex transform over several neighbouring axes.
 
     Arguments:
-        lengths: the lengths of the axes, which are neighbours.
+        lengths: the lengths of these axes.
         inverse: true for the inverse transform.
         trailing_axes: the number of axes after them, without the axis of two.
     """
@@ -102,8 +106,11 @@ def _transform(x: jax.Array, length: int, inverse: bool) -> jax.Array:
 
 
 def _factor(length: int) -> int:
-    """Return the first of two factors into which the transform of this length is split. Return the
-    length itself if it is short or prime."""
+    """Return the first of two factors into which the transform of this length is split.
+
+    It is the largest factor up to `LARGEST_FACTOR`, or else the smallest one. Return ``length``
+    itself if the transform is not split, because its length is at most `DIRECT` or prime.
+    """
     if length <= DIRECT:
         return length
     factors = [n for n in range(2, LARGEST_FACTOR + 1) if length % n == 0]
@@ -113,10 +120,12 @@ def _factor(length: int) -> int:
 
 
 def _transform_in_two(x: jax.Array, length: int, first: int, inverse: bool) -> jax.Array:
-    """Return the transform of ``first * second`` numbers, by short transforms of both lengths.
+    """Return the transform over ``length`` numbers, by transforms over ``first`` and over ``length
+    // first`` numbers.
 
-    Every ``second``-th number is transformed, the results are multiplied by roots of unity, and
-    these are transformed. ``x`` may be real, without the last axis of two.
+    Numbers at a distance of ``length // first`` are transformed together. The results are
+    multiplied by roots of unity, and transformed across these groups. ``x`` may be real, without
+    the last axis of two.
     """
     second, is_real = length // first, x.shape[-1] == length
     tail = () if is_real else (2,)
@@ -167,7 +176,8 @@ def _transform_real(x: jax.Array, length: int, inverse: bool, count: int) -> jax
 
 
 def _invert_half(x: jax.Array, length: int) -> jax.Array:
-    """Return ``length`` real numbers from the first half of their transform.
+    """Return ``length`` real numbers, without the axis of two, from the first half of their
+    transform.
 
     The imaginary part of the first number, and of the last one if the length is even, is not read.
     """
@@ -182,18 +192,21 @@ def _invert_half(x: jax.Array, length: int) -> jax.Array:
 
 
 def _fourier_product(x: jax.Array, matrix: np.ndarray, is_real: bool = False) -> jax.Array:
-    """Return the complex numbers of a matrix product over the transformed axis. ``x`` is real if
-    ``is_real``, otherwise it has a last axis of two."""
+    """Return the product of the transformed axis with a matrix of real numbers, as complex numbers
+    [..., count, 2].
+
+    ``x`` is real, [..., length], if ``is_real``, otherwise complex, [..., length, 2].
+    """
     flat = x if is_real else x.reshape(*x.shape[:-2], 2 * x.shape[-2])
     product = jnp.matmul(flat, matrix)
     return product.reshape(*product.shape[:-1], matrix.shape[1] // 2, 2)
 
 
 def _matrix(length: int, inverse: bool, dtype: Any) -> np.ndarray:
-    """Return the transform as a matrix.
+    """Return the transform as a matrix of real numbers, [2 * length, 2 * length].
 
-    It multiplies rows of complex numbers, each with a real and an imaginary part: [2 * length, 2 *
-    length].
+    It multiplies rows of complex numbers from the right. The real and imaginary parts of a number
+    are neighbours in a row. The inverse is divided by ``length``.
     """
     positions = np.arange(length)
     roots = _float64_roots(np.outer(positions, positions), length, inverse) / (
