@@ -366,9 +366,9 @@ def fold_weights(graph: Graph, settings: PassSettings) -> bool:
 
     Return True if anything changed.
 
-    Weights are not changed if ``settings.fold`` is False or in a strict conversion, because this
-    may change which numbers overflow. Nodes that depend only on parameters are moved to the start
-    of the graph.
+    Weights are not changed if ``settings.fold`` is False. They are not changed in a strict
+    conversion either, because other weights may change which numbers overflow. Nodes that depend
+    only on parameters are moved to the start of the graph.
     """
     # Folding is off in a strict conversion, because it may change which numbers overflow.
     fold = settings.fold and not settings.strict

@@ -161,9 +161,9 @@ def _index_inputs(index: Value, body_operands: dict[int, Value]) -> Iterator[Val
 def _value_operands(value: Value, node: Node) -> Sequence[Value]:
     """Return the operands whose numbers determine the magnitude of a result of a node.
 
-    Operations in ``DATA_OPERANDS`` have operands that are only indices, which are omitted. For
-    ``sort`` it is the operand at the position of the result. The positions that ``top_k`` returns
-    have no such operand. For all other results, all operands are returned.
+    All operands are returned for most operations. Operations in ``DATA_OPERANDS`` have operands
+    that are only indices, which are omitted. A result of ``sort`` has the operand at the same
+    position. The positions that ``top_k`` returns have no such operand.
     """
     if node.op is ops.sort:
         return node.inputs[value.index : value.index + 1]

@@ -61,9 +61,9 @@ def check(
 
     Arguments:
         model: an export, an onnx_ir model, a path, or a session. A session is run as it is. Other
-            models are run at every optimization level of ONNX Runtime, or without optimizations
-            only if their weights are in a separate file. The first sample is run twice at each
-            level, because memory that a kernel does not initialize may differ between runs.
+            models are run at every optimization level of ONNX Runtime. If their weights are in a
+            separate file, they are run only without optimizations. The first sample is run twice at
+            each level, because memory that a kernel does not initialize may differ between runs.
         fn: the function that is called with the inputs. The leaves of its result are compared with
             the outputs of the model in order.
         inputs: arrays as the function takes them, or pytrees of them. Without inputs, ``model`` has
@@ -250,8 +250,8 @@ class Case:
         expected: outputs of JAX. They may come from the function compiled as a whole, where XLA
             rounds at other steps.
         accepted_outputs: names of outputs whose open elements do not fail the file.
-        evaluate_again: calls the function again, step by step, and returns its outputs. If the
-            file differs from ``expected``, they replace ``expected``.
+        evaluate_again: calls the function again, step by step, and returns its outputs. They
+            replace ``expected`` if an element of the file is wrong or open in comparison with it.
         last_comparisons: the comparison with the last run, by output.
     """
 

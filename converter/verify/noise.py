@@ -93,7 +93,7 @@ class UnperturbedResult(NamedTuple):
 
 
 class PerturbedEvaluation:
-    """Evaluations of a graph with random rounding errors in every step, for any number of inputs.
+    """Evaluations of a graph with random rounding errors in every step, on any inputs.
 
     Arguments:
         retrace: returns a new copy of the traced graph.

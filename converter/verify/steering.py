@@ -129,8 +129,9 @@ def steer_inputs(
     """Return the sets of inputs, some of them replaced by mutated ones that take further sides of
     the program.
 
-    The number and the order of the sets stay the same. A set is replaced only if other sets take
-    all of its sides. All sets are returned unchanged if the program has no sides.
+    The number and the order of the sets stay the same. A set is replaced only if its replacement,
+    other sets or further inputs that the search found take all of its sides. All sets are returned
+    unchanged if the program has no sides.
 
     Arguments:
         traced: the graph as it was traced.
@@ -454,11 +455,10 @@ class Mutation:
         self.close_constants = close_numbers(self.constants)
 
     def fill(self, arrays: Arrays, number: float) -> Arrays:
-        """Return inputs that are filled with one number, of which integer inputs get the integer
-        part.
+        """Return inputs that are filled with one number.
 
-        Integer inputs for whose dtype the number is out of range, and Booleans, are returned
-        unchanged.
+        Integer inputs get its integer part. They are returned unchanged if the number is out of the
+        range of their dtype, and so are Booleans.
         """
         results = []
         for x in arrays:
