@@ -7,7 +7,7 @@ The following values stay in float32:
   rounding these few numbers would shift every patch;
 - sums, means and powers, because their intermediate values would overflow or underflow in half
   precision;
-- results of the nodes that the caller names, because large values were measured there.
+- values that the caller names, because large numbers were measured there.
 
 A norm or softmax that is a single node accumulates in float32 by definition.
 """
@@ -64,8 +64,8 @@ def lower_precision(
         model: the model to convert.
         precision: "float16" or "bfloat16".
         float32: names of values that stay in float32, together with the nodes that compute or read
-            them.
-        target: the target that the model was converted for.
+            them. Unknown names are ignored.
+        target: the target that the model was converted for. Its quirks are avoided again.
 
     Raises:
         SpecError: the precision is another one, or the model has functions.
@@ -97,10 +97,10 @@ def lower_precision(
 def _select_nodes(model: ir.Model, precision: Precision, float32: frozenset[str]) -> set[ir.Node]:
     """Return the nodes that compute in half precision.
 
-    All others stay in float32: those that depend on shapes only, those of operators in
-    ``IN_FLOAT32`` or of other domains, those that read or compute a value named in ``float32``, and
-    elementwise ones that only feed nodes in float32. With bfloat16, operators that do not support
-    it at the model's opset also stay in float32.
+    All others stay in float32: those in bodies, those that depend on shapes only, those of
+    operators in ``IN_FLOAT32`` or of other domains, those that read or compute a value named in
+    ``float32``, and those of operators in ``ELEMENTWISE`` whose results only nodes in float32 read.
+    With bfloat16, operators that do not support it at the model's opset also stay in float32.
     """
     opset = model.opset_imports[""]
     kept_ops = set(IN_FLOAT32)
@@ -190,7 +190,7 @@ def _insert_cast(graph: ir.Graph, value: ir.Value, dtype: ir.DataType) -> ir.Val
 
 
 def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
-    """Return a new node that casts a value, with a result of this name."""
+    """Return a new node, in no graph yet, that casts a value and has a result of this name."""
     result = ir.val(name, dtype, value.shape)
     return ir.node("Cast", [value], {"to": dtype.value}, outputs=[result])
 
@@ -213,10 +213,11 @@ def _cast_initializer(value: ir.Value, dtype: ir.DataType) -> None:
 def narrow_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return an array in a narrower float dtype, with finite numbers kept finite.
 
-    Numbers that are out of range become the largest or the lowest finite number. This is needed for
-    attention scores such as -1e9, because the result for a row of infinities would be NaN. If the
-    array is a single number that is not zero, it does not become zero, because a number such as
-    1e-8 may be added to a divisor to avoid a division by zero.
+    Finite numbers that are out of range become the largest or the lowest finite number. This is
+    needed for attention scores such as -1e9, because the result for a row of infinities would be
+    NaN. Infinities and NaN are kept. If the array is a single number that is not zero, its
+    magnitude becomes at least the smallest normal number, because a number such as 1e-8 may be
+    added to a divisor to avoid a division by zero.
     """
     limits = jnp.finfo(dtype)
     largest, smallest = float(limits.max), float(limits.smallest_normal)
@@ -237,7 +238,7 @@ def emulate_bfloat16(model: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
 
     Arguments:
         model: the model.
-        target: the target that the model was converted for.
+        target: the target that the model was converted for. Its quirks are avoided again.
     """
     half = HALVES["bfloat16"]
     for value in list(model.graph.initializers.values()):
@@ -255,7 +256,10 @@ def emulate_bfloat16(model: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
 
 
 def _cast_for_readers(value: ir.Value) -> None:
-    """Insert a cast of a value to float32 directly before each node that reads it, in place."""
+    """Insert a cast of a value to float32 directly before each node that reads it, in place.
+
+    Each use of the value gets its own cast.
+    """
     for number, (user, index) in enumerate(tuple(value.uses())):
         node = _cast(value, FLOAT32, f"{value.name}_float_{number}")
         assert user.graph is not None
@@ -265,7 +269,7 @@ def _cast_for_readers(value: ir.Value) -> None:
 
 def _round_result(graph: ir.Graph, node: ir.Node, value: ir.Value, half: ir.DataType) -> None:
     """Insert casts so that the readers of a node's result get it rounded to half precision, but in
-    float32.
+    float32; in place.
 
     Arguments:
         graph: the graph.

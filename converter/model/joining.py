@@ -13,18 +13,21 @@ NamedItem = ir.Value | ir.Node
 
 
 def join(first: ir.Model, second: ir.Model, target: str = DEFAULT_TARGET) -> ir.Model:
-    """Join two models in place, and return ``second``, which takes over everything of ``first``.
+    """Join two models in place, and return ``second``, to which the nodes, inputs and initializers
+    of ``first`` are moved.
 
     The outputs of ``first`` become the inputs of ``second``, in order and with the names of the
-    latter. Other duplicate names get a number. Initializers are moved without being read.
+    latter. Other names of ``first`` get a number if ``second`` has them too. Initializers are moved
+    without being read. The metadata is that of ``second``.
 
     Arguments:
-        first: the model whose outputs are passed on; it is empty afterwards.
+        first: the model whose outputs are passed on. Its graph is empty afterwards.
         second: the second model, which is changed into the joined model.
-        target: the target that the models were converted for.
+        target: the target that the models were converted for. Its quirks are avoided again.
 
     Raises:
-        SpecError: the outputs and inputs do not match, or the opsets differ.
+        SpecError: the outputs of ``first`` have other dtypes or shapes than the inputs of
+            ``second``, the opsets differ, or a model has functions of its own.
     """
     _check(first, second)
     before, after = first.graph, second.graph

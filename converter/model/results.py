@@ -23,9 +23,9 @@ class Report:
     differ.
 
     Arguments:
-        fused: number of fused operators, including those of other domains than ONNX's. The number
-            is zero for operators that do not occur.
-        histogram: number of nodes by operator.
+        fused: number of fused operators by name, including those of other domains than ONNX's. The
+            number is zero for operators that do not occur.
+        histogram: number of nodes by operator, including nodes in bodies.
         near_misses: structures that were nearly fused, with the reason why they were not.
         deviations: sentences about nodes whose results may differ from JAX, and for which inputs
             they do.
@@ -33,7 +33,7 @@ class Report:
         fails_verification: whether the result of a deviation is different even for some ordinary
             numbers. Such a file is verified with few samples.
         newer: number of operators that would be fused at newer opsets, by the first opset that has
-            the operator.
+            the operator, and by name.
         norm_transposes: number of transposes that move channels to the last axis before a norm. The
             norms of ONNX are computed over the last axes. A decomposed norm over other axes would
             be slower.
@@ -108,14 +108,18 @@ class Export:
     ) -> None:
         """Write the model to a file, completely or not at all.
 
+        The initializers of the model are bound to the values, in place.
+
         Arguments:
             path: the path of the model. An existing file is replaced.
-            values: values of abstract parameters by name, which are read one at a time.
-            progress: called as ``progress(name, bytes)`` when each tensor is written.
+            values: values of abstract parameters by name, which are read one at a time. Other
+                parameters may also get values.
+            progress: called as ``progress(name, size)`` for each parameter before it is written,
+                with the size in bytes.
             external_data: True to write the weights to ``<name>_data``; by default this happens
                 above 2 GB only.
-            on_write: called as ``on_write(name, bytes)`` with the bytes of each file in order, from
-                a separate thread.
+            on_write: called as ``on_write(name, piece)`` from a separate thread, with the name of a
+                file and its next bytes.
 
         Raises:
             SpecError: a parameter has no value or a value of another dtype or shape, or
@@ -129,7 +133,7 @@ class Export:
 def report(model: ir.Model) -> Report:
     """Return the report of a model: the numbers of its operators and of transposes before norms.
 
-    The caller adds near misses, deviations and the results of a verification.
+    Near misses, deviations and the results of a verification are left empty.
     """
     nodes = list(model.graph.all_nodes())
     counts = Counter(node.op_type for node in nodes)
@@ -182,7 +186,10 @@ class Metadata:
                 )
 
     def write(self, model: ir.Model) -> None:
-        """Write the metadata into a model, in place."""
+        """Write the metadata into a model, in place.
+
+        Empty fields remove those of the model. Properties are added to those that the model has.
+        """
         model.graph.name = self.graph_name
         model.producer_name = self.producer_name
         model.producer_version = self.producer_version or None

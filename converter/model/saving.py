@@ -38,18 +38,20 @@ def bind(
     values: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Give every initializer of a model a tensor that is read or computed when the file is written.
+    """Give each initializer that is a parameter a tensor that is read or computed when the file is
+    written.
 
     Arguments:
         model: the model whose initializers are bound, in place.
         graph: the graph that the model was lowered from, with the parameters.
         values: arrays by parameter name, read one at a time. They replace values that are already
-            bound.
-        progress: called with the name and the bytes of each tensor when it is written.
+            bound. Unknown names are ignored.
+        progress: called with the name of each tensor and its size in bytes when the tensor has been
+            read or computed.
 
     Raises:
         SpecError: a parameter has no value. A value of another dtype or shape raises it when it is
-            read.
+            read, which may be when the file is written.
         SaveError: a fusion depends on the numbers that were bound during the conversion, and the
             given numbers differ.
     """
@@ -74,7 +76,8 @@ def missing_parameters(
 ) -> list[str]:
     """Return the names of parameters that the model needs and that have no value yet.
 
-    Parameters are not included if only their shape is needed.
+    Parameters are not included if only their shape is needed. Parameters from which a weight
+    program is computed are included.
 
     Arguments:
         model: the model.
@@ -96,15 +99,16 @@ def save(
 ) -> None:
     """Write the model to ``path``, completely or not at all.
 
-    An existing file is replaced. Missing folders are created.
+    An existing file is replaced. Missing folders are created. If no separate file is written, an
+    existing ``<path>_data`` is not deleted.
 
     Arguments:
         model: the model, with a tensor for each initializer.
         path: the path of the file.
         external_data: True to write the tensors above 1 KiB to ``<path>_data``. None does so only
-            above ``MAX_FILE_BYTES``.
-        on_write: called with the name of each file and its bytes in order, for example to compute a
-            digest without reading the file again.
+            if the tensors have more than ``MAX_FILE_BYTES`` bytes together. False does not.
+        on_write: called with the name of each file and its next bytes, from a separate thread, for
+            example to compute a digest without reading the file again.
 
     Raises:
         SpecError: ``external_data`` is False and the weights are too large for one file.
@@ -160,9 +164,9 @@ def _read_parameters(model: ir.Model, graph: Graph) -> list[Value]:
 
 
 def _leaf_parameters(model: ir.Model, graph: Graph) -> list[Value]:
-    """Return the parameters that need a value for the model to be written.
+    """Return the parameters that need a value for the model to be written, each once.
 
-    A weight program, which is computed from parameters, stands for these parameters.
+    For a weight program, these are the parameters that it is computed from.
     """
     leaves: dict[int, Value] = {}
     for value in _read_parameters(model, graph):
@@ -221,8 +225,8 @@ def _check_value(value: Value, array: np.ndarray) -> np.ndarray:
 def _lazy_tensor(value: Value, read: Read, progress: Progress | None) -> ir.LazyTensor:
     """Return a tensor for a parameter that is read or computed when its numbers are needed.
 
-    ``read`` returns the array of a parameter or constant. ``progress`` is called with the name and
-    the bytes of the tensor after that.
+    ``read`` returns the array of a parameter or constant. ``progress`` is called afterwards with
+    the name of the tensor and its size in bytes.
     """
 
     def load() -> ir.TensorProtocol:

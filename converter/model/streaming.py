@@ -50,7 +50,7 @@ def write_single(model: ir.Model, path: Path, on_write: WrittenCallback | None =
     Arguments:
         model: the model, with a tensor for each initializer.
         path: the path of the file.
-        on_write: called with the name of the file and its bytes in order.
+        on_write: called with the name of the file and its next bytes, from a separate thread.
     """
     tensors = initial_tensors(model)
     proto = with_external(model, tensors, path.name)
@@ -75,7 +75,8 @@ def write_with_sidecar(
         model: the model, with a tensor for each initializer.
         path: the path of the model.
         sidecar: the path of the file with the tensors, in the same folder.
-        on_write: called with the name of each file and its bytes in order.
+        on_write: called with the name of each file and its next bytes, from a separate thread. The
+            file with the tensors is written first.
     """
     tensors = [tensor for tensor in initial_tensors(model) if tensor.nbytes > MAX_INLINE_BYTES]
     with open_writer(sidecar, on_write) as write:
@@ -163,8 +164,9 @@ def _write_data(tensor: ir.TensorProtocol, write: WriteBytes) -> None:
 def open_writer(path: Path, on_write: WrittenCallback | None = None) -> Generator[WriteBytes]:
     """Open a new file, and yield a function that writes the next bytes in a separate thread.
 
-    At most ``MAX_WAITING`` pieces wait to be written. An error in a thread is raised by the next
-    call or at the end of the context.
+    An existing file is overwritten. At most ``MAX_WAITING`` pieces wait to be written; the function
+    then waits for the oldest. An error in a thread is raised by a later call or at the end of the
+    context.
 
     Arguments:
         path: the path of the file.
@@ -194,7 +196,8 @@ def open_writer(path: Path, on_write: WrittenCallback | None = None) -> Generato
 def byte_pieces(array: np.ndarray) -> Iterator[memoryview]:
     """Yield the bytes of an array in C order, in pieces of about ``PIECE_BYTES``.
 
-    Nothing is copied if the array is contiguous.
+    Nothing is copied if the array is contiguous. Otherwise each piece is a copy of one or more
+    entries of the first axis.
     """
     if array.flags.c_contiguous:
         flat = array.reshape(-1).view(np.uint8)

@@ -20,9 +20,12 @@ class Errors:
     """Errors of one output against the reference.
 
     Arguments:
-        max_abs: largest absolute difference; infinite if only one side has a NaN or infinity.
-        max_rel: ``max_abs`` divided by the largest magnitude of the reference.
-        cosine: cosine similarity of the flattened arrays.
+        max_abs: largest absolute difference; infinite if an infinity or NaN is not the same in both
+            arrays.
+        max_rel: ``max_abs`` divided by the largest magnitude of the reference, or ``max_abs`` if
+            the reference has only zeros.
+        cosine: cosine similarity of the flattened arrays; NaN if ``max_abs`` is infinite because of
+            an infinity or NaN.
     """
 
     max_abs: float
@@ -34,13 +37,14 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
     """Return the errors of an output against the reference.
 
     Arguments:
-        got: the output of the file. Integers are compared in their dtype.
-        expected: the reference. It may be complex if ``got`` contains the real and imaginary parts
-            on its last axis.
+        got: the output of the file. Integers are subtracted exactly, not as floats.
+        expected: the reference. It may be complex if ``got`` is, or if ``got`` contains the real
+            and imaginary parts on its last axis.
 
     Returns:
         The errors. They are infinite unless both arrays have the same infinities and NaN at the
-        same positions.
+        same positions, which are then left out. If no numbers are left, the errors are zero and the
+        cosine similarity is one.
 
     Raises:
         CheckError: the shapes or dtypes differ.
@@ -65,7 +69,8 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
 def _integer_errors(got: np.ndarray, expected: np.ndarray) -> Errors:
     """Return the errors of integers or Booleans.
 
-    They are subtracted before they are rounded to float64, where 2**53 and 2**53 + 1 are the same.
+    The integers are subtracted before they are rounded to float64, where 2**53 and 2**53 + 1 are
+    the same.
     """
     a, b = (x[got != expected].astype(object) for x in (got, expected))
     worst = float(max(abs(a - b), default=0))
@@ -93,7 +98,7 @@ def _float_errors(a: np.ndarray, b: np.ndarray, max_abs: float | None = None) ->
 def larger_errors(first: Errors | None, second: Errors) -> Errors:
     """Return the larger of two errors for each measure; for the cosine similarity, the smaller one.
 
-    If ``first`` is None, return ``second``.
+    The cosine similarity is NaN if one of both is NaN. If ``first`` is None, return ``second``.
     """
     if first is None:
         return second
@@ -157,9 +162,9 @@ class Elements:
     """Number of compared elements of an output, in all runs together.
 
     Arguments:
-        judged: elements with a known tolerance.
-        rounding_decides: judged elements that are right whatever rounding decides: the file and
-            JAX may have a number and an infinity or NaN.
+        judged: elements that are right or wrong.
+        rounding_decides: judged elements that are right although, for example, the file has a
+            number and JAX an infinity or NaN, because rounding decides which it is.
         open: elements that could not be judged.
     """
 
@@ -168,7 +173,7 @@ class Elements:
     open: int = 0
 
     def __add__(self, other: Elements) -> Elements:
-        """Return the sums of both counts."""
+        """Return the sum of each of the three counts."""
         return Elements(
             self.judged + other.judged,
             self.rounding_decides + other.rounding_decides,
@@ -180,11 +185,13 @@ class Verdict(dict[str, Errors]):
     """Result of a verification: the largest errors by output, and the differences that rounding
     does not explain.
 
-    ``elements`` contains the number of judged and open elements by output. Errors exclude elements
-    that are right whatever rounding decides and open elements that are accepted, so that a file
-    that passed has no infinite error. ``untaken`` contains a sentence for each branch, number of
-    loop iterations and index bound that none of the ``samples`` reached; the file is not verified
-    there.
+    ``differences`` contains, for each output in each run, the first wrong element and the first
+    open element that is not accepted. ``elements`` contains the number of judged and open elements
+    by output. Errors exclude open elements that are accepted, and right elements for which rounding
+    decides whether they are finite (``Elements.rounding_decides``), so that a file that passed has
+    no infinite error. ``samples`` is the number of inputs that were tried. ``untaken`` contains a
+    sentence for each branch, number of loop iterations and index bound that none of them reached;
+    the file is not verified there.
     """
 
     def __init__(self, samples: int = 0, untaken: Sequence[str] = ()) -> None:

@@ -32,13 +32,14 @@ class Pass:
     Arguments:
         name: the name of the pass.
         purpose: a sentence that says what the pass does.
-        run: runs the pass and returns whether it changed anything.
+        run: runs the pass and returns a true value if it changed anything.
         after: names of passes that must have run before.
         eliminates: operations that no longer occur after this pass or any later one.
         canonical: whether the graph is canonicalized again after a change.
-        emits: the operation that the pass emits, or None if its operator exists at every opset. If
-            the operator does not exist at the opset, the pass does not run. The report then
-            contains the number of operators that would be emitted at a newer opset.
+        emits: the operation that the pass emits, or None if the pass runs at every opset. If the
+            operator of the operation does not exist at the opset of the conversion, the pass does
+            not run. The report then contains the number of operators that it would emit at a newer
+            opset.
     """
 
     name: str
@@ -51,14 +52,15 @@ class Pass:
 
     @property
     def since(self) -> int:
-        """The oldest opset at which the pass runs, which is the one that added the operator it
-        emits."""
+        """The oldest opset at which the pass runs: the one that added the operator of ``emits``, or
+        the oldest supported opset."""
         return OLDEST_OPSET if self.emits is None else SINCE[self.emits.operator]
 
 
 @dataclass(frozen=True)
 class PassGroup:
-    """Passes that are run repeatedly, in this order, until the first one changes nothing.
+    """Passes that are run repeatedly, in this order, until the first pass of the group changes
+    nothing.
 
     Arguments:
         passes: the passes.
@@ -74,13 +76,14 @@ def run_passes(
 ) -> None:
     """Run all passes that the opset allows on a graph, in place.
 
-    If a pass runs again, it does not add to the report, so that no structure is counted twice.
+    If a pass runs again, it does not add to the records, so that no structure is counted twice.
 
     Arguments:
         graph: the traced graph.
         settings: the settings of the conversion, whose records are filled.
-        watches: functions that are called with the name of a pass and the graph after each pass. A
-            repeated pass has a name such as ``canonicalize (2)``.
+        watches: functions that are called with the name of a pass and the graph after each pass,
+            also if the opset does not allow the pass. A repeated pass has a name such as
+            ``canonicalize (2)``.
     """
     silent_settings, run_counts = settings.at_opset(settings.version), Counter[str]()
 
@@ -107,8 +110,9 @@ def run_passes(
 def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
     """Run a pass on a graph, in place, and return True if it changed anything.
 
-    A pass that the opset does not allow is not run. The operators that a newer opset would have are
-    counted in its place.
+    A pass that the opset does not allow is not run. Instead, the operators that it would emit at a
+    newer opset are counted. The graph is canonicalized after a change if ``step.canonical`` is
+    true.
     """
     if settings.version < step.since:
         _note_newer(graph, settings, step)
@@ -133,7 +137,7 @@ def _note_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
 
 
 def distinct_passes() -> Iterator[Pass]:
-    """Yield each pass of the list once, in the order of its first row."""
+    """Yield each pass in ``PASSES`` once, in the order of first occurrence."""
     rows = ((row,) if isinstance(row, Pass) else row.passes for row in PASSES)
     yield from dict.fromkeys(step for steps_of_row in rows for step in steps_of_row)
 

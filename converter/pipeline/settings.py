@@ -27,14 +27,14 @@ class PassSettings:
         fold: whether to fold scales and shifts by parameters into the weights before them.
         fuse: whether to fuse structures such as layer norm, or the names of the structures to fuse.
         target: the target, optionally with versions.
-        near_misses: the structures that were nearly fused, which the passes add.
-        deviations: the nodes whose results may differ from JAX, which the passes add. The keys are
-            sentences that say for which inputs.
-        newer: the number of operators that would be fused at a newer opset, by opset and name,
-            which the passes add.
+        near_misses: the structures that were nearly fused. They are added by the passes.
+        deviations: the nodes whose results may differ from JAX. They are added by the passes. The
+            keys are sentences that say for which inputs.
+        newer: the number of operators that would be fused at a newer opset, by opset and name. They
+            are added by the passes.
 
     Raises:
-        SpecError: a setting cannot be used.
+        SpecError: the layout, the opset, the target or the name of a structure is unknown.
     """
 
     opset: int | None = None
@@ -81,8 +81,8 @@ class PassSettings:
         return self.attention_layout or self.runtime.attention_layout
 
     def takes(self, operator: str, dtype: Any) -> bool:
-        """Return False if the target does not support an ONNX operator for a dtype at the opset of
-        the conversion."""
+        """Return True unless the target lacks an ONNX operator for a dtype at the opset of the
+        conversion (``Target.takes``)."""
         return self.runtime.takes(operator, dtype, self.version)
 
     def fuses(self, name: str) -> bool:
@@ -99,15 +99,19 @@ class PassSettings:
 
     @property
     def kept_calls(self) -> frozenset[str]:
-        """Names of functions whose calls stay nodes of the graph until recognisers have compared
-        them with JAX's own function."""
+        """Names of functions under ``jax.jit`` whose calls stay nodes of the graph until a
+        recogniser has tried them.
+
+        These are JAX's functions that resize or sample images, and those for which users have
+        registered recognisers, if the structures that replace them are fused.
+        """
         named = ((name, structure) for name, structure in CALLS.items())
         return frozenset(
             name for name, structure in (*named, *registered_calls()) if self.fuses(structure)
         )
 
     def count_newer(self, opset: int, operator: str, count: int) -> None:
-        """Count operators that would be emitted at a newer opset.
+        """Add operators that would be emitted at a newer opset to ``newer``.
 
         They are not counted if the opset is not newer than the requested opset, if the target does
         not support the opset, or if the target has no float32 kernel of the operator.

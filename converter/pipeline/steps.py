@@ -55,14 +55,17 @@ def rule_pass(*tables: Mapping[Op, Rule]) -> Callable[[Graph, PassSettings], obj
     """Return a pass that applies rewrite rules once to each node, operands first.
 
     Each table has a rule for some operations. If several tables have a rule for an operation, the
-    first one that applies is used.
+    first one that applies is used. The pass also drops dead nodes after a change. It returns True
+    if a rule applied.
     """
     return graph_pass(partial(_sweep_and_prune, rules=_merge_tables(*tables)))
 
 
 def _sweep_and_prune(graph: Graph, rules: Mapping[Op, Rule]) -> bool:
-    """Apply rewrite rules to a graph and drop dead nodes, in place. Return True if a rule
-    applied."""
+    """Apply rewrite rules once to each node of a graph, in place. Return True if a rule applied.
+
+    Dead nodes are dropped if a rule applied.
+    """
     changed = sweep(graph, rules)
     if changed:
         drop_dead(graph)
@@ -83,15 +86,16 @@ def _merge_tables(*tables: Mapping[Op, Rule]) -> dict[Op, Rule]:
 def recogniser_pass(
     *always: Recogniser, **named: Recogniser
 ) -> Callable[[Graph, PassSettings], bool]:
-    """Return a pass that fuses the structures that recognisers match. It records structures that
-    nearly match.
+    """Return a pass that fuses the structures that recognisers match, and adds those that nearly
+    match to ``PassSettings.near_misses``.
 
-    If several recognisers match a node, the first one is used.
+    If several recognisers match a node, the first one is used. The pass returns True if anything
+    was fused.
 
     Arguments:
         always: recognisers that are always used.
-        named: recognisers that are used if structures of this name are fused
-            (``PassSettings.fuses``).
+        named: recognisers by the name of a structure. They are used if the settings fuse structures
+            of this name (``PassSettings.fuses``).
     """
 
     def run(graph: Graph, settings: PassSettings) -> bool:
@@ -122,7 +126,7 @@ def complete_fusions(graph: Graph, settings: PassSettings) -> bool:
     do not change the result of a softmax are removed.
 
     The fused embedding also multiplies unrotated tokens by zero, which is NaN for infinities. A
-    strict conversion therefore does not fuse them. The graph is changed in place.
+    strict conversion therefore does not fuse unrotated tokens. The graph is changed in place.
 
     Returns:
         True if anything changed.
@@ -140,7 +144,7 @@ def name_calls(graph: Graph, settings: PassSettings) -> bool:
     """Replace calls of known functions by operations and inline all other calls, in place.
 
     The known functions are JAX's functions that resize or sample images, and the functions for
-    which users have registered recognisers. Return True if anything changed.
+    which users have registered recognisers that the opset allows. Return True if anything changed.
     """
     known_calls = (resize.RESIZE_CALL, grid_sample.SAMPLE_CALL)
     registered = (
@@ -172,6 +176,7 @@ def apply_user_recognisers(graph: Graph, settings: PassSettings) -> bool:
     """Fuse the structures that users' recognisers match, in place. Return True if anything changed.
 
     Recognisers that are formulas come first. Those that are functions see their results.
+    Recognisers of calls are not used here (``name_calls``).
     """
     formulas = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
     near_misses = settings.near_misses
@@ -187,6 +192,7 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
     """Fuse activations that ONNX has an operator for, in place. Return True if anything changed.
 
     A strict conversion does not fuse activations if the operator is less precise than JAX.
+    Activations whose operator exists only in a newer opset are counted.
     """
     avoided = activations.INEXACT if settings.strict else ()
     table = [
@@ -207,8 +213,8 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
 def _note_newer_activations(
     graph: Graph, table: Sequence[spelling.Spelling], settings: PassSettings
 ) -> None:
-    """Count activations whose operator exists only in a newer opset. They are counted by fusing
-    them in a copy of the graph.
+    """Add activations whose operator exists only in a newer opset to ``settings.newer``. They are
+    counted by fusing them in a copy of the graph.
 
     ``table`` contains the spellings of the activations.
     """
@@ -288,7 +294,8 @@ def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
     """Expand fused operations that the target has no operator for, in place. Return True if there
     are any.
 
-    The operations in ``EXPANDED_LATER`` are expanded by a later pass.
+    The operations in ``EXPANDED_LATER`` are not expanded here but by a later pass. Those in
+    ``ROUNDED_DIFFERENTLY`` are recorded as deviations when they are expanded.
     """
 
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
@@ -309,8 +316,8 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
     """Rewrite rotary embeddings, convolutions, group norms and resizes with the operands of their
     ONNX operators, in place.
 
-    The deviations of rotary embeddings are recorded here, because the original operation does not
-    exist after this pass.
+    The deviations of rotary embeddings are recorded or avoided here, because the original operation
+    does not exist after this pass.
     """
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
     _sweep_and_prune(graph, {ops.rotary: noting[ops.rotary]})
@@ -342,7 +349,7 @@ def arrange_pools_and_bounds(graph: Graph, settings: PassSettings) -> None:
 def use_3d_attention(graph: Graph, settings: PassSettings) -> None:
     """Give attention operands of three axes, [batch, positions, heads · width], in place.
 
-    Nothing changes if the layout of the settings is 4-D. If the layout was not requested but is the
+    Nothing changes if the layout of the settings is 4-D. If 3-D was not requested but is the
     target's default, only attention whose operands are transposed to 4-D is changed.
     """
     if settings.layout == "3d":
@@ -352,8 +359,8 @@ def use_3d_attention(graph: Graph, settings: PassSettings) -> None:
 
 
 def contract_to_matmul(graph: Graph, settings: PassSettings) -> bool:
-    """Replace contractions (``einsum``) by matrix products, in place. Return True if there are
-    any."""
+    """Replace contractions (``einsum``) by matrix products, in place. Return True if any was
+    replaced."""
     rule = partial(contraction.to_matrix_product, weight_ids=weight_values(graph))
     return sweep(graph, {ops.einsum: rule})
 
@@ -363,8 +370,9 @@ def fold_weights(graph: Graph, settings: PassSettings) -> bool:
 
     Return True if anything changed.
 
-    In a strict conversion weights are not changed, because this may change which numbers overflow.
-    Nodes that depend only on parameters are moved to the start of the graph.
+    Weights are not changed if ``settings.fold`` is False. They are not changed in a strict
+    conversion either, because other weights may change which numbers overflow. Nodes that depend
+    only on parameters are moved to the start of the graph.
     """
     # Folding is off in a strict conversion, because it may change which numbers overflow.
     fold = settings.fold and not settings.strict

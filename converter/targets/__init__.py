@@ -26,9 +26,11 @@ def find_target(text: str) -> Target:
 
     Arguments:
         text: a name such as ``onnxruntime``, or one with versions such as ``onnxruntime>=1.32``.
+            Without versions, they are those from ``Target.oldest`` on.
 
     Raises:
-        SpecError: there is no such target, or no such version of it.
+        SpecError: there is no such target or no such version of it, or the versions are not written
+            as a range.
     """
     name, version_text = re.fullmatch(r"\s*(\w*)\s*(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     if name not in TARGETS:

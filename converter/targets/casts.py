@@ -43,7 +43,8 @@ Dtypes: TypeAlias = dict[ir.Value | None, ir.DataType | None]
 
 
 def inferred_dtypes(model: ir.Model) -> Dtypes:
-    """Return the dtypes of all values in a model, None for a value whose dtype is not known.
+    """Return the dtypes of all values that nodes of a model read or compute, by value; None for a
+    value whose dtype is not known.
 
     Intermediate values that a rule emitted have no dtype in the model. Theirs are inferred from the
     operator and its operands.
@@ -130,15 +131,16 @@ class ModelWriter:
         unsupported_dtype: ir.DataType,
         wider_dtype: ir.DataType,
     ) -> ir.Value:
-        """Give an output of a node a wider dtype, and return a conversion of it that all its
-        readers get instead.
+        """Give an output of a node a wider dtype, and return the result of a new ``Cast`` back to
+        its previous dtype, which all its readers get instead.
 
-        The conversion takes over the name of the output, also as an output of the model.
+        The result of the ``Cast`` gets the name of the output and replaces it also as an output of
+        the model.
 
         Arguments:
             node: the node.
-            output: the output of the node.
-            unsupported_dtype: the dtype of the output so far, which the conversion has.
+            output: the output of the node. It gets a new name.
+            unsupported_dtype: the dtype of the output so far, which the result has.
             wider_dtype: the dtype in which the node computes from now on.
         """
         assert node.graph is not None
@@ -157,7 +159,8 @@ def avoid_missing_kernels(model: ir.Model, casts: Casts) -> None:
     """Insert conversions around the nodes for whose dtype there is no kernel, in place.
 
     ``casts`` maps each operator to its unsupported dtypes, and each of these dtypes to the dtype in
-    which the node is computed instead. Operators of other domains than ONNX's are not changed.
+    which the node is computed instead. The first operand of a node with an unsupported dtype
+    determines the conversion. Operators of other domains than ONNX's are not changed.
     """
     present = {node.op_type for node in model.graph.all_nodes()}
     if not present & casts.keys():
@@ -184,8 +187,8 @@ def _convert_around(
     writer: ModelWriter,
     dtypes: Dtypes,
 ) -> None:
-    """Convert all operands of a node with an unsupported dtype to a supported one, and its results
-    back.
+    """Convert all operands of a node that have an unsupported dtype to a supported one, and the
+    results of that dtype back, in place.
 
     uint64 is shifted by 2**63 if the node compares the order of numbers. The dtypes of new values
     are added to ``dtypes``.

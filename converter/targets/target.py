@@ -37,12 +37,11 @@ LOWEST_INT64 = np.iinfo(np.int64).min
 class MissingKernel:
     """Dtypes for which a runtime has no correct kernel, with the dtypes to compute in instead.
 
-    The conversions lose nothing.
-
     Arguments:
-        conversions: the dtype to compute in, by unsupported dtype.
-        first_operand: index of the first operand that is converted.
-        converts_back: whether the result is converted back.
+        conversions: the dtype to compute in, by unsupported dtype. Both are names.
+        first_operand: index of the first operand that is converted. Its dtype determines whether
+            the node is converted.
+        converts_back: whether results of the unsupported dtype are converted back to it.
         keeps_order: whether the order of numbers matters, so that uint64 is shifted by 2**63 into
             int64.
     """
@@ -60,8 +59,8 @@ def widen_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
         editor: gets the nodes of the conversion.
         x: the value.
         dtype: the dtype to convert to.
-        shifted: True to subtract 2**63 after a conversion from uint64 to int64, so that the order
-            of numbers is kept.
+        shifted: True to subtract 2**63 after the conversion, so that the order of numbers is kept.
+            It is used only for a conversion from uint64 to int64.
     """
     widened = editor.convert(x, dtype)
     return editor.binary(ops.add, widened, const(LOWEST_INT64, np.int64)) if shifted else widened
@@ -87,6 +86,8 @@ OperatorTest: TypeAlias = Callable[[str, str, int], bool]
 def lacks_operators(operators: str, dtypes: str = "", opsets: range = OPSETS) -> OperatorTest:
     """Return a test that is true for the operators that a runtime does not support.
 
+    The test takes the name of an operator, the name of a dtype and an opset.
+
     Arguments:
         operators: names of ONNX operators, separated by blanks.
         dtypes: names of the dtypes for which they are lacking, separated by blanks; empty for all.
@@ -106,7 +107,8 @@ class Deviation:
     Arguments:
         sentence: the description in the report.
         exact_rule: the rule that computes JAX's result, or None if there is none.
-        affects: a function that returns whether a node is affected.
+        affects: a function that returns whether a node is affected. By default, it is a node whose
+            first operand has floats.
         fails_verification: whether the difference is larger than rounding errors for some ordinary
             numbers.
     """
@@ -122,7 +124,7 @@ class Form:
     """Forms in which a runtime runs an operation that is lowered to one operator.
 
     Arguments:
-        dtypes: supported dtypes of the first operand.
+        dtypes: names of the supported dtypes of the first operand.
         ranks: supported numbers of axes of the first operand.
         refuses: returns why a node with such an operand does not run at an opset, or "" if it runs.
     """
@@ -196,7 +198,7 @@ class Target:
 
     Arguments:
         name: the name that ``to_onnx`` takes.
-        kernels: the dtypes that have no kernel, for each operation of the graph.
+        kernels: the dtypes that have no kernel and the dtypes to compute in, by operation.
         lacks: tests for operators of the standard that are replaced by other operators, because the
             runtime does not support them or runs them more slowly.
         quirks: faults of the runtime, and the rewrites that avoid them.
@@ -253,11 +255,11 @@ class Target:
                 )
 
     def takes(self, operator: str, dtype: Any, opset: int) -> bool:
-        """Return False if the runtime lacks an operator for a dtype at an opset, so that others
-        have to replace it.
+        """Return True unless the runtime lacks an operator for a dtype at an opset, so that other
+        operators have to replace it.
 
-        A dtype is treated as supported if it is converted to another one. The opset that added the
-        operator to the standard is not checked (``supports``).
+        A dtype is treated as supported if it is converted to another one (``kernels``). The opset
+        that added the operator to the standard is not checked (``supports``).
 
         Arguments:
             operator: name of the ONNX operator.
@@ -269,21 +271,24 @@ class Target:
         )
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
-        """Return True if the standard has an operator for a dtype at an opset, and the runtime does
-        not lack it."""
+        """Return True if the standard has an operator at an opset, and the runtime does not lack it
+        for a dtype (``takes``).
+
+        For bfloat16, the opset that added this dtype to the operator is also checked.
+        """
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
         return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
 
     def newest_opset(self, operator: str, dtype: Any = np.float32) -> int:
-        """Return the newest of the target's opsets at which the runtime supports an operator for a
-        dtype."""
+        """Return the newest of the target's opsets at which the runtime does not lack an operator
+        for a dtype (``takes``). There must be one."""
         return max(opset for opset in self.opsets if self.takes(operator, dtype, opset))
 
     def allows_dtype(self, op: Op, dtype: str) -> bool:
-        """Return True if an operation may have values of a dtype, given by name.
+        """Return True if an operation may have values of the dtype with this name.
 
         Only the operations in ``DATA_ONLY_DTYPES`` may have float8 or 4-bit integers. Other dtypes
-        are allowed for all operations.
+        are allowed for all operations. The result is the same for all targets.
         """
         return all(
             op in supported_ops
@@ -294,7 +299,8 @@ class Target:
     def remove_quirks(self, model: ir.Model) -> None:
         """Rewrite a model in place so that the runtime computes it correctly.
 
-        It avoids the quirks, and the kernels that are missing in some of the target's versions.
+        It avoids the quirks that have a rewrite of the model (``Quirk.model``), and the kernels
+        that are missing in some of the target's versions (``lags``).
         """
         rewrites = [*(quirk.model for quirk in self.quirks), *(lag.model for lag in self.lags)]
         for rewrite in filter(None, rewrites):

@@ -32,7 +32,11 @@ class Versions:
         return self.high is None or self.low < self.high
 
     def __contains__(self, version: str) -> bool:
-        """Return True if a release, such as ``1.31``, is in the range."""
+        """Return True if a release, such as ``1.31``, is in the range.
+
+        Raises:
+            SpecError: the text is not a release.
+        """
         return bool(self & versions(f"=={version}"))
 
 

@@ -38,8 +38,9 @@ class AllowedIntegers:
     All integers of its dtype are allowed, unless it is a loop count or an index.
 
     Arguments:
-        is_loop_count: whether the number of iterations of a loop depends on the input.
-        limits: largest valid index along each axis that the input is an index of.
+        is_loop_count: whether the number of iterations of a loop may depend on the input.
+        limits: largest valid index along each axis that the input is an index of. It is empty if
+            the input is no index.
     """
 
     is_loop_count: bool = False
@@ -48,9 +49,15 @@ class AllowedIntegers:
     def constrain(self, x: np.ndarray, sizes: named_sizes.Sizes) -> np.ndarray:
         """Return drawn numbers after replacing those that are outside of the limits.
 
-        A loop count keeps its sign and is reduced to less than ``MAX_COUNT``. An index is replaced
-        by its remainder modulo the number of valid indices along the shortest axis. ``sizes`` are
-        the sizes of the named dimensions.
+        A loop count becomes the remainder of its division by ``MAX_COUNT``, with the same sign. An
+        index becomes its remainder modulo the number of valid indices along the shortest axis,
+        which is never negative. If the axis is empty, the index becomes 0. If the dtype cannot
+        represent the number of valid indices, only the sign bit is cleared. Numbers of an input
+        without limits are returned unchanged.
+
+        Arguments:
+            x: the numbers that were drawn for the input.
+            sizes: sizes of the named dimensions.
         """
         if self.is_loop_count:
             x = np.fmod(x, x.dtype.type(MAX_COUNT))
@@ -62,7 +69,11 @@ class AllowedIntegers:
 
 
 def allowed_integers(graph: Graph) -> list[AllowedIntegers]:
-    """Return for each input of a graph the integers that it may have; floats have no limits."""
+    """Return for each input of a graph, in order, the integers that it may have.
+
+    Inputs of other dtypes have an entry without limits. Indices have no limits either if they are
+    known to be within bounds.
+    """
     by_id = {id(v): AllowedIntegers() for v in graph.inputs}
     integer_ids = {id(v) for v in graph.inputs if v.dtype.kind in "iu"}
     for value in _loop_operands(graph):
@@ -83,8 +94,8 @@ def _loop_operands(graph: Graph) -> Iterator[Value]:
     """Yield all values that the number of iterations of a loop may depend on.
 
     These are the operands of while loops, the operands of nodes with a while loop in a body, and
-    all values from which these operands are computed. A drawn integer among them must be small,
-    because 2**31 iterations would take hours.
+    all values from which these operands are computed. A value may be yielded several times. A drawn
+    integer among them must be small, because 2**31 iterations would take hours.
     """
     outer_loops = (node for node in graph.nodes if any(map(_is_while, _body_nodes(node))))
     # The operands of the enclosing loops are searched too, because the inputs of a body have no
@@ -104,10 +115,11 @@ def _body_nodes(node: Node) -> Iterator[Node]:
 
 
 def _unbounded_indices(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
-    """Yield indices that a program does not keep within bounds itself.
+    """Yield the indices of a node that the program itself does not keep within bounds.
 
-    These are the indices of ``take``, and of gathers and scatters that promise to be in bounds.
-    Each comes with the largest valid index along each axis.
+    These are the indices of ``take``, and of gathers and scatters that promise to be in bounds. The
+    second element of a pair is the largest valid index along each indexed axis. Nothing is yielded
+    for other nodes.
     """
     if node.op is ops.take:
         yield node.inputs[1], [dims.as_dim(node.inputs[0].shape[node.params["axis"]] - 1)]
@@ -122,15 +134,15 @@ def _promises_in_bounds(node: Node) -> bool:
 
 
 def _index_inputs(index: Value, body_operands: dict[int, Value]) -> Iterator[Value]:
-    """Yield the graph inputs and body inputs from whose numbers an index is computed.
+    """Yield the integer values without a producer from whose numbers an index is computed.
 
-    The search goes back through integer operations of ``INDEX_PRESERVING``, whose result is a
-    number of about the magnitude of their operands. Values of other dtypes, such as Boolean masks,
-    are not followed. Operands that only select numbers, such as the indices of a gather, are not
-    followed either.
+    These are inputs of the graph and of bodies, parameters and constants. The search goes back
+    through the operations in ``INDEX_PRESERVING``, whose result is a number of about the magnitude
+    of their operands. Values of other dtypes, such as Boolean masks, are not followed. Operands
+    that only select numbers, such as the indices of a gather, are not followed either.
 
-    ``body_operands`` maps the id of a body's input to the operand that it gets. The search goes on
-    there, after the body's input is yielded.
+    ``body_operands`` maps the id of a body's input to the operand that it gets. After a body's
+    input is yielded, the search continues at this operand.
     """
     visited: set[int] = set()
     stack = [index]
@@ -147,10 +159,11 @@ def _index_inputs(index: Value, body_operands: dict[int, Value]) -> Iterator[Val
 
 
 def _value_operands(value: Value, node: Node) -> Sequence[Value]:
-    """Return the operands whose numbers occur in a result of a node.
+    """Return the operands whose numbers determine the magnitude of a result of a node.
 
-    Example: the indices of a gather select numbers but do not occur in the result. The positions
-    that ``top_k`` returns are numbers of no operand.
+    All operands are returned for most operations. Operations in ``DATA_OPERANDS`` have operands
+    that are only indices, which are omitted. A result of ``sort`` has the operand at the same
+    position. The positions that ``top_k`` returns have no such operand.
     """
     if node.op is ops.sort:
         return node.inputs[value.index : value.index + 1]

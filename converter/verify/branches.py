@@ -62,12 +62,12 @@ class Observation:
     """Sides that a program takes for one set of inputs.
 
     Arguments:
-        sides: one Boolean for each side of the probe.
-        comparisons: two Booleans for each comparison node: whether it was true, and whether it was
-            false, for some element.
-        is_valid: False if the evaluation stopped before its end, or if an index is outside of the
-            bounds that the program promises.
-        steps: number of evaluated nodes.
+        sides: one Boolean for each element of ``Probe.sides``, true if the program took that side.
+        comparisons: two consecutive Booleans for each comparison node: whether it was true for some
+            element, and whether it was false for some element.
+        is_valid: False if the evaluation or one of its loops was stopped before its end, or if an
+            index is outside of the bounds that the program promises.
+        steps: number of evaluated nodes, without those that have bodies.
     """
 
     sides: np.ndarray
@@ -85,6 +85,8 @@ class Probe:
         graph: the graph as it was traced. The ranges of loop states are written into it.
         params: arrays by parameter name, for parameters that have no values yet. Parameters that do
             not affect any side are not read.
+
+    ``sides`` contains the possible sides of all observed nodes.
     """
 
     def __init__(self, graph: Graph, params: Mapping[str, Any] | None = None) -> None:
@@ -105,7 +107,11 @@ class Probe:
 
     def _add_sites(self, node: Node, flow: Flow) -> None:
         """Record the possible sides of a node, and whether it promises that its indices are within
-        bounds."""
+        bounds.
+
+        No sides are recorded if the operation has none, if they do not depend on an input, or if
+        fewer than ``SideKind.min_sides`` of them are possible.
+        """
         if promises_in_bounds(node):
             self.promising_nodes.add(id(node))
         kind = SIDE_KINDS.get(node.op)
@@ -123,7 +129,8 @@ class Probe:
     def _reduce_graph(self, graph: Graph, needed: set[int]) -> Graph:
         """Return the part of a graph that is needed to observe sides and promised bounds.
 
-        A node that is kept only because its sides are observed is added to ``self.unread_nodes``.
+        The id of a node that is kept although nothing reads its results is added to
+        ``self.unread_nodes``. The graph itself is not changed.
 
         Arguments:
             graph: the traced graph or a body in it.
@@ -174,8 +181,9 @@ class Probe:
     def __call__(self, inputs: Sequence[Any]) -> Observation:
         """Return the sides that the program takes for one set of inputs.
 
-        The evaluation stops early after ``MAX_ITERATIONS`` of a loop or ``MAX_STEPS`` nodes; the
-        result is then not valid.
+        A loop is stopped after ``MAX_ITERATIONS`` iterations, and the evaluation continues after
+        it. The evaluation is stopped after ``MAX_STEPS`` nodes. In both cases the result is not
+        valid, but contains the sides that were taken.
         """
         shapes = [v.shape for v in self.graph.inputs]
         sizes = named_sizes.read_sizes(shapes, [np.shape(x) for x in inputs])
@@ -266,8 +274,8 @@ class _Run:
             run: evaluates a body on its inputs.
 
         Returns:
-            The results, and the largest number of iterations of any loop. The results are None if
-            nothing reads them.
+            The results, and the largest number of iterations of any loop in the branch. Each result
+            is None if nothing reads the results.
         """
         self._record_sides(node, inputs)
         bodies = list(node.bodies.values())
@@ -278,8 +286,8 @@ class _Run:
     def _while(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
         """Evaluate a while loop and record its number of iterations.
 
-        The observation becomes invalid if the loop does not end within ``rules.max_iterations``
-        iterations.
+        If the loop does not end within ``rules.max_iterations`` iterations, it is stopped and the
+        observation becomes invalid.
 
         Arguments:
             node: the node.

@@ -52,38 +52,40 @@ def check(
     """Compare the outputs of a model in ONNX Runtime with the outputs of ``fn`` in JAX.
 
     Integers and Booleans have to be equal. A float may differ by its rounding error: the effect on
-    this element of rounding at every step of what JAX computes (``converter.verify.noise``). If JAX
-    cannot trace ``fn``, the tolerance is a rounding error of the largest element of the array.
-    Where rounding can lead to infinity or NaN, an element is right if it is as close as JAX to the
-    result of ``fn`` in float64. Where this cannot be decided the element is open, and the file does
-    not pass. Complex numbers are compared as the model has them, with the real and imaginary parts
-    on a last axis of size two.
+    this element of rounding at every step of what JAX computes (``converter.verify.noise``). If
+    there is no graph to evaluate, for example because JAX cannot trace ``fn``, the tolerance is a
+    rounding error of the largest element of the array. Where rounding can lead to infinity or NaN,
+    an element is right if it is as close as JAX to the result of ``fn`` in float64. Where this
+    cannot be decided the element is open, and the file does not pass. Complex numbers are compared
+    as the model has them, with the real and imaginary parts on a last axis of size two.
 
     Arguments:
-        model: an export, an onnx_ir model, a path, or a session. A session is run without changes.
-            Everything else is run at every optimization level of ONNX Runtime, and more than once,
-            because memory that a kernel does not initialize may differ between runs.
-        fn: the function that is called with the inputs. Its leaves are compared with the outputs in
-            order.
+        model: an export, an onnx_ir model, a path, or a session. A session is run as it is. Other
+            models are run at every optimization level of ONNX Runtime. If their weights are in a
+            separate file, they are run only without optimizations. The first sample is run twice at
+            each level, because memory that a kernel does not initialize may differ between runs.
+        fn: the function that is called with the inputs. The leaves of its result are compared with
+            the outputs of the model in order.
         inputs: arrays as the function takes them, or pytrees of them. Without inputs, ``model`` has
             to be an export, and several samples are drawn: normal, repeated, zero and large
             numbers, indices within bounds, and the extremes of named dimensions for which an
             evaluation takes at most 4 GiB. A small function gets at least 32 samples. If the
             program has branches, loops or index bounds, up to 256 further inputs are tried. An
             input is also used as a sample if it is the first one that takes a branch, a number of
-            loop iterations or a side of a bound. After four samples with wrong elements, no further
-            samples are compared.
+            loop iterations or a side of a bound. After four samples with wrong elements, the other
+            samples are not compared at this optimization level.
         seed: seed of the inputs that are drawn.
-        accept_open: names of outputs whose open elements are accepted.
+        accept_open: names of outputs whose open elements are accepted. Unknown names are ignored.
 
     Returns:
-        A dictionary from output names to errors, with ``passed``, ``differences`` and ``elements``.
-        Its ``untaken`` contains a sentence for each branch, number of loop iterations and index
-        bound that no sample reached.
+        The verdict: a dictionary from output names to the largest errors, with ``passed``,
+        ``differences`` and ``elements``. Its ``untaken`` contains a sentence for each branch,
+        number of loop iterations and index bound that no sample reached.
 
     Raises:
         CheckError: the inputs or outputs do not fit the model, JAX cannot evaluate the function,
-            ONNX Runtime cannot run the model, or two calls of the function differ.
+            ONNX Runtime cannot run the model, or the model does not pass and a second call of the
+            function on the same inputs returns other numbers.
     """
     cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())
@@ -125,8 +127,8 @@ def draw_cases(
         program with whether a sample took them.
 
     Raises:
-        CheckError: the inputs do not fit the model, JAX cannot evaluate the function, or inputs are
-            missing.
+        CheckError: the inputs do not fit the model, JAX cannot evaluate the function, or there are
+            no inputs and ``model`` is no export.
     """
     interface = model.interface if isinstance(model, Export) else Interface()
     call = interface.wrap(fn)
@@ -170,7 +172,8 @@ def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls ``call`` compiled as a whole, or step by step if JAX cannot
     trace it.
 
-    Called step by step, a function with loops compiles each loop again in every call.
+    Both are tried in each call of the returned function. Called step by step, a function with loops
+    compiles each loop again in every call.
     """
     compiled = jax.jit(call)
 
@@ -201,10 +204,12 @@ def _refuse_impure(case: Case) -> None:
 
 @contextmanager
 def _translate_evaluation_errors(name: str, inputs: Sequence[Any]) -> Iterator[None]:
-    """Return a context that raises `CheckError` in place of errors of XLA and numpy, such as
-    insufficient memory.
+    """Raise `CheckError` in place of an error of XLA or a ``MemoryError`` that the body of the
+    ``with`` statement raises.
 
-    The message has the name of the sample and the shapes of its inputs.
+    Arguments:
+        name: name of the sample, used in the message.
+        inputs: the inputs of the sample, whose shapes are used in the message.
     """
     try:
         yield
@@ -224,8 +229,8 @@ class OutputComparison:
         output: name of the output.
         actual: the array of the file.
         expected: the array of JAX, with the parts of complex numbers on the last axis.
-        errors: largest errors. Accepted elements are not included, and neither are elements that
-            are right for every possible rounding.
+        errors: largest errors. Open elements that are accepted are not included, and neither are
+            elements of ``Judgement.rounding_decides``.
         judgement: masks of the elements that are wrong or open.
     """
 
@@ -245,8 +250,8 @@ class Case:
         expected: outputs of JAX. They may come from the function compiled as a whole, where XLA
             rounds at other steps.
         accepted_outputs: names of outputs whose open elements do not fail the file.
-        evaluate_again: calls the function again, step by step, and returns its outputs. A
-            difference is included only if the outputs of both evaluations show it.
+        evaluate_again: calls the function again, step by step, and returns its outputs. They
+            replace ``expected`` if an element of the file is wrong or open in comparison with it.
         last_comparisons: the comparison with the last run, by output.
     """
 
@@ -257,17 +262,19 @@ class Case:
     last_comparisons: list[OutputComparison] = field(default_factory=list)
 
     def compare_run(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
-        """Return the comparison of each output of one run with JAX.
+        """Return the comparison of each output of one run with JAX, in the order of the outputs.
 
         If all outputs have the same bytes as in the last run, the comparison of that run is
         returned again. If an element is wrong or open, the function is evaluated again step by
-        step, and the comparison with these outputs counts.
+        step. Its outputs replace ``self.expected``, and the comparison with them is returned. The
+        result is also stored in ``self.last_comparisons``.
 
         Arguments:
-            actual: the arrays of the file by name of the output.
+            actual: the arrays of the file by name of the output, in the order of the function's
+                outputs.
 
         Raises:
-            CheckError: the numbers of outputs, or their shapes or dtypes, differ.
+            CheckError: the number of outputs, or the shape or dtype of one, is not that of JAX.
         """
         if len(actual) != len(self.expected):
             raise CheckError(
@@ -302,7 +309,7 @@ class Case:
             actual: the array of the file.
 
         Raises:
-            CheckError: the shape or the dtype is another one than in JAX.
+            CheckError: the shape or the dtype is not that of JAX.
         """
         expected = _to_jax_precision(self.expected[output_index], actual.dtype)
         # An error is raised if the shape or the dtype differs.
@@ -375,13 +382,13 @@ def _trace_reference(
     """Return the traced graph that a model is compared with, and the estimate of its rounding
     errors.
 
-    An export is compared with the graph that it was traced from. Another model is compared with
-    ``fn``, traced for these inputs.
+    An export is compared with the graph that it was traced from; ``fn`` and ``inputs`` are not
+    used. Another model is compared with ``fn``, traced for these inputs.
 
     Returns:
         The graph, and its perturbed evaluations. The graph is None if JAX cannot trace the
         function. The evaluations are None if there is no graph, if a parameter of an export has no
-        value, or if the result of another model's function does not depend on its inputs.
+        value, or if the function of another model does not use its inputs.
     """
     if isinstance(model, Export):
         traced = model.retrace()

@@ -44,15 +44,16 @@ evaluate."""
 class Judgement:
     """Decision about each element of an output, as three Boolean masks of the output's shape.
 
-    An element that is in none of the masks is within the tolerance.
+    An element that is in none of the masks is right, and finite unless the file and JAX have the
+    same infinity or NaN.
 
     Arguments:
         is_wrong: elements whose difference is not explained by rounding.
         is_open: elements whose difference could be explained by rounding, without evidence that it
             is.
         rounding_decides: right elements for which the rounding error determines whether the result
-            is finite, infinite or NaN, or which infinity it is. The file and JAX may have different
-            results there.
+            is finite, infinite or NaN, or which infinity it is. The results of the file and of JAX
+            differ there, and at least one of them is not finite.
     """
 
     is_wrong: np.ndarray
@@ -61,7 +62,7 @@ class Judgement:
 
 
 def first_position(mask: np.ndarray) -> list[tuple[int, ...]]:
-    """Return the position of the first true element of a mask as a list of one, or an empty list if
+    """Return a list with the position of the first true element of a mask, or an empty list if
     none is true."""
     return [tuple(map(int, position)) for position in np.argwhere(mask)[:1]]
 
@@ -99,14 +100,17 @@ class Judge:
 
         Integers and Booleans have to be equal, unless rounding errors in the program can change
         them. Floats may differ by their rounding error, which is estimated from perturbed
-        evaluations of the graph. Without a graph they may differ by ``COARSE_ROUNDING`` units in
-        the last place of the largest element.
+        evaluations of the graph. Without a graph, floats may differ by ``COARSE_ROUNDING`` units in
+        the last place of the largest element, and integers have to be equal.
 
         Arguments:
             output_index: position of the output among the outputs of the function.
-            actual: the array of the file. A complex array has its real and imaginary parts on the
+            actual: the array of the file. A complex output has its real and imaginary parts on the
                 last axis. Both may differ by the tolerance of the larger one.
-            expected: the array of JAX.
+            expected: the array of JAX, of a complex dtype for a complex output.
+
+        Returns:
+            Masks of the shape of ``actual``.
         """
         difference = _absolute_difference(actual, pack_complex(expected))
         rounding = _rounding_error(expected)
@@ -140,7 +144,7 @@ class Judge:
             output_index: position of the output.
             actual: the array of the file.
             expected: the array of JAX.
-            unexplained: mask of the elements to judge.
+            unexplained: mask of the elements to judge. Other elements are right.
             tolerance: largest difference of each element that rounding explains.
         """
         wrong, is_open, rounding_decides = (np.zeros(unexplained.shape, bool) for _ in range(3))
@@ -213,7 +217,7 @@ class Judge:
         """The outputs of the function for the inputs in float64.
 
         None if the function is not known or cannot be evaluated in float64, if its outputs then
-        have other shapes, or if a loop may not end for inputs with rounding errors.
+        have other shapes, or if a loop did not end in a perturbed evaluation.
         """
         if self._function is None or self._has_unfinished_loop:
             return None
@@ -232,16 +236,17 @@ class Judge:
 
 
 def _undetermined_output(output: np.ndarray) -> np.ndarray:
-    """Return an output of NaN for floats; integers are returned unchanged."""
+    """Return NaN in the shape of an output of floats; other outputs are returned unchanged."""
     return np.full_like(output, np.nan) if is_float(output.dtype) else output
 
 
 def _row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Return ``SPREAD_FACTOR`` times the largest difference between JAX and float64 in the row of
-    each element.
+    """Return for each element ``SPREAD_FACTOR`` times the largest difference between JAX and
+    float64 along the last axis.
 
-    A matrix factorization has errors relative to its largest numbers, also in its small elements. A
-    vector has the difference of each element alone.
+    In a vector, it is the difference of each element alone. Infinite differences are treated as
+    zero. A matrix factorization has errors relative to its largest numbers, also in its small
+    elements.
     """
     difference = _absolute_difference(pack_complex(expected), truth)
     difference = np.where(np.isfinite(difference), difference, 0.0)
@@ -262,11 +267,11 @@ def _to_float64_input(x: Any) -> Any:
 
 
 def _is_perturbed_integer(integers: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
-    """Return a mask of the integers that rounding errors can lead to.
+    """Return a mask of the ``integers`` [elements] that rounding errors can lead to.
 
-    ``evaluations`` are the perturbed evaluations [runs, elements]. An integer is possible if it is
-    the result of one of them. Where they have more than two values, all integers between the
-    smallest and the largest are possible too.
+    ``evaluations`` are the evaluations of the graph [runs, elements]. An integer is possible if it
+    is the result of one of them. Where they have more than two different results, all integers
+    between the smallest and the largest are possible too.
     """
     low, high = evaluations.min(0), evaluations.max(0)
     are_two = ((evaluations == low) | (evaluations == high)).all(0)
@@ -282,16 +287,22 @@ def _classify_unexplained(
     truth: np.ndarray | None,
     tolerance: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return three masks of elements outside of the tolerance: wrong, open, and right whatever
-    rounding decides.
+    """Return three masks of elements outside of the tolerance: wrong, open, and right although the
+    file or JAX is not finite there.
 
-    An element is wrong if all perturbed evaluations are finite there, or if all of them are the
-    same infinity or NaN. There is one exception: XLA flushed an intermediate number to zero, and
-    the file is close to the result in float64.
+    An element is wrong if all evaluations are finite there, or if all of them are the same infinity
+    or NaN. There is one exception: the element is right if XLA flushed an intermediate number to
+    zero and the file is close to the result in float64.
 
-    Otherwise an element is right if it is as close to the result in float64 as JAX's number. If it
-    is not, but the perturbed evaluations contain such numbers, the element is right if JAX's number
-    is not finite or not accurate, and open if JAX's number is right.
+    For all other elements, these rules are applied in this order:
+
+    - The element is right if the file is as close to the result in float64 as JAX.
+    - It is wrong if rounding errors cannot lead to the number of the file, or not to that of JAX
+      (``_is_reachable``, ``_is_plausible_near_pole``).
+    - It is right if JAX's number is not finite or not accurate.
+    - It is open.
+
+    Without results in float64, no number counts as close to them or as not accurate.
 
     Arguments:
         actual: the numbers of the file, outside of the tolerance.
@@ -334,9 +345,11 @@ def _compare_with_float64(
         info: the ``finfo`` of the output's dtype.
 
     Returns:
-        Three masks. The first is true if the file is as close to the truth as JAX. The second is
-        true if JAX is inaccurate. The third is true if JAX flushed a number to zero: JAX's result
-        is then zero, or an infinity that is caused by a zero, and the file has the true result.
+        Three masks. The first is true if the file is as close to the truth as JAX: it may differ by
+        the tolerance plus ``SPREAD_FACTOR`` times JAX's difference, or be the infinity to which a
+        number close to the largest finite one is rounded. The second is true if JAX is inaccurate.
+        The third is true if JAX flushed a number to zero: JAX's result is then inaccurate and zero,
+        or an infinity that is caused by a zero, and the file has the true result.
     """
     magnitude = np.where(np.isfinite(truth), abs(truth), 0.0)
     truth_rounding = ROUNDING_UNITS * float(info.eps) * magnitude
@@ -382,11 +395,11 @@ def _is_reachable(
 
 
 def _is_plausible_near_pole(actual: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
-    """Return a mask of the results that are not finite, or about as large as the smallest finite
-    evaluation.
+    """Return a mask of the results of the file that are plausible where JAX has infinity.
 
-    It is used where JAX has infinity. Near a pole it is the reciprocals of the numbers that vary by
-    rounding, so that a small finite number is not explained.
+    A result is plausible if it is not finite, or if ``1 + SPREAD_FACTOR`` times its magnitude is at
+    least the smallest magnitude of a finite evaluation. Near a pole, rounding errors change the
+    reciprocals of the numbers, so that they do not explain a small finite number.
     """
     least = np.where(np.isfinite(evaluations), abs(evaluations), np.inf).min(0)
     return np.asarray(~np.isfinite(actual) | (abs(actual) * (1 + SPREAD_FACTOR) >= least))
@@ -406,8 +419,9 @@ def _have_same_class(first_array: np.ndarray, second_array: np.ndarray) -> np.nd
 def _absolute_difference(first_array: np.ndarray, second_array: np.ndarray) -> np.ndarray:
     """Return the absolute difference of each element in float64.
 
-    It is infinite where only one number is finite, or where two infinities differ. It is zero where
-    both are NaN. Integers and Booleans have a difference of zero or infinity.
+    It is zero where both numbers are NaN or the same infinity. It is infinite everywhere else where
+    a number is not finite. If ``second_array`` has integers or Booleans, the difference is zero
+    where the arrays are equal and infinite elsewhere.
     """
     if second_array.dtype.kind in "biu":
         return np.where(first_array == second_array, 0.0, np.inf)
@@ -419,10 +433,12 @@ def _absolute_difference(first_array: np.ndarray, second_array: np.ndarray) -> n
 
 
 def _rounding_error(expected: np.ndarray) -> np.ndarray:
-    """Return ``ROUNDING_UNITS`` units in the last place of each element; zero for integers and
-    Booleans.
+    """Return ``ROUNDING_UNITS`` units in the last place of each element, plus a constant.
 
-    Both parts of a complex number get the units of the larger of the part and the absolute value.
+    The constant is ``ROUNDING_UNITS`` times the largest number that XLA may flush to zero. It is
+    the result where an element is not finite. The result is zero for integers and Booleans. For a
+    complex array it has a last axis of size two. Both parts of a complex number get the units of
+    the larger of the part and the absolute value.
     """
     if expected.dtype.kind in "biu":
         return np.zeros(expected.shape)

@@ -83,8 +83,8 @@ class UnperturbedResult(NamedTuple):
         outputs: the outputs of the graph.
         max_iterations: limit of the iterations of a loop in perturbed evaluations on the same
             inputs.
-        resampled_outputs: the outputs if the sampling positions are computed in the same way as in
-            a runtime; None if the graph has no sampling positions.
+        resampled_outputs: the outputs if the sampling positions are computed by the formulas of
+            ONNX's operators; None if the file has no sampling positions with a rounding error.
     """
 
     outputs: list[np.ndarray]
@@ -93,7 +93,7 @@ class UnperturbedResult(NamedTuple):
 
 
 class PerturbedEvaluation:
-    """Evaluations of a graph with random rounding errors in every step, for any number of inputs.
+    """Evaluations of a graph with random rounding errors in every step, on any inputs.
 
     Arguments:
         retrace: returns a new copy of the traced graph.
@@ -173,7 +173,7 @@ class PerturbedEvaluation:
         ONNX's operators.
 
         These positions have a rounding error even if JAX computes the positions or weights exactly.
-        The result is None if the graph has no sampling positions.
+        The result is None if the graph has no sampling positions, or if ``retrace_calls`` is None.
         """
         if self._retrace_calls is None:
             return None
@@ -431,14 +431,15 @@ class _Perturber:
         """Return the results of a node for the arrays ``args`` of its operands, without
         perturbations.
 
-        It runs in numpy, without compilation, where numpy has the operation and takes the operands
-        unchanged. Otherwise it runs in JAX.
+        If this object computes with numpy, numpy runs the node without compilation if it has the
+        operation for these dtypes. Otherwise, and for complex operands, JAX runs it.
         """
         eager = self._np is np and not isinstance(node.meaning, PairFunction)
         return (run_uncompiled if eager else run_node)(node, args, sizes)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
-        """Return the value with random signs for its zeros; integers are returned unchanged."""
+        """Return a float array with random signs for its zeros; other dtypes are returned
+        unchanged."""
         if not is_float(value.dtype):
             return value
         value = self._to_array(value)
@@ -446,7 +447,7 @@ class _Perturber:
         return self._np.where((value == 0) & (sign != 0), self._np.copysign(value, sign), value)
 
     def _perturb_cancellation(self, node: Node, args: Sequence[Any], sizes: Sizes) -> Any:
-        """Return the result of a node, displaced by up to ``MAX_UNITS`` times its error.
+        """Return the result of a node, changed at random by up to ``MAX_UNITS`` times its error.
 
         The error is the difference to the same operation in float64. It is larger than units in the
         last place where the terms of XLA's approximation cancel. The operands and the result are
@@ -498,8 +499,9 @@ class _Perturber:
             value: the array.
             is_exact: whether numbers with few digits are not perturbed, as a bool or as a mask of
                 elements.
-            min_magnitude: perturb elements below an eighth of it as much as that eighth, and away
-                from zero. None stands for the smallest normal number in place of the eighth.
+            min_magnitude: eight times the magnitude t below which all elements, also zeros, are
+                changed by up to ``MAX_UNITS`` units in the last place of t, away from zero. If it
+                is None, t is the smallest normal number, and zeros are not changed.
         """
         if not is_float(value.dtype):
             return value
@@ -524,10 +526,10 @@ class _Perturber:
 
         Only elements that the node reads are considered. If the rows or columns of an operation are
         independent, the largest element of the row or column is used instead. The perturbation
-        grows with the square root of the number of rows, because as many roundings affect each
-        element (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 2.8;
-        section 19.3 for orthogonalized columns, 9.3 for elimination and 10.1 for Cholesky's
-        factor).
+        grows with the square root of the larger of the two matrix sizes, because as many roundings
+        affect each element (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section
+        2.8; section 19.3 for orthogonalized columns, 9.3 for elimination and 10.1 for Cholesky's
+        factor). Integers are returned unchanged.
         """
         if not is_float(value.dtype):
             return value
@@ -549,8 +551,9 @@ class _Perturber:
         """Return the largest magnitude of each matrix, or of each of its rows or columns, as
         ``vectors`` says.
 
-        The reduced axes have size one. For "both", the element in row i and column j gets
-        ``sqrt(m[i, i] * m[j, j])`` of the magnitudes m.
+        ``vectors`` is "rows", "columns", "both", or "" for the full matrix. The reduced axes have
+        size one. For "both", the element in row i and column j gets ``sqrt(m[i, i] * m[j, j])`` of
+        the magnitudes m.
         """
         if vectors == "both":
             root = self._np.sqrt(self._np.diagonal(magnitudes, 0, -2, -1))
@@ -559,8 +562,12 @@ class _Perturber:
         return magnitudes.max(axes, keepdims=True, initial=0)
 
     def _random_units(self, shape: tuple[int, ...]) -> Any:
-        """Return an array of random perturbations in units in the last place, other numbers in each
-        call."""
+        """Return an array of random perturbations between ``-MAX_UNITS`` and ``MAX_UNITS`` units in
+        the last place.
+
+        They are elements of the pool, from another offset in each call. If the pool is too short
+        for the shape, they are repeated. They are zero in an evaluation without perturbations.
+        """
         start, size = next(self._step_counter) * 977 % (POOL_SIZE // 2), math.prod(shape)
         if start + size <= POOL_SIZE:
             return self._pool[start : start + size].reshape(shape)

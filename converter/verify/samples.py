@@ -30,7 +30,7 @@ def _normal(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -
 
 
 def _small_floats(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    """Draw floats of a tenth of the ordinary size, and ordinary integers."""
+    """Draw floats with a standard deviation of 0.1; other dtypes are drawn as by ``_normal``."""
     normal = _normal(shape, dtype, rng)
     return _cast_numbers(normal.astype(np.float64) / 10, dtype) if is_float(dtype) else normal
 
@@ -52,7 +52,7 @@ def _large(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) ->
 
 
 def _repeated(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    """Draw from a small set of values, including both zeros, so that ties occur."""
+    """Draw from five values, including 0.0 and -0.0, so that ties occur."""
     values = np.array([-1.5, -0.0, 0.0, 0.5, 2.0])
     return _cast_numbers(rng.choice(values, shape), dtype)
 
@@ -92,16 +92,17 @@ class Sampler:
 
     @property
     def names(self) -> Sequence[str]:
-        """The named dimensions of the inputs."""
+        """The names of the inputs' named dimensions, sorted."""
         return named_sizes.all_names(self.values)
 
     def sizes(self, kind: str = "") -> dict[str, int]:
-        """Return a size for each named dimension.
+        """Return a size for each named dimension, close to the sizes that ``kind`` requests.
 
         Arguments:
-            kind: which sizes. Empty for ordinary ones, from ``FIRST_SIZE`` on; ``", small"`` or
-                ``", wide"`` for those from ``EXTREME_SIZES``. Samples have this text at the end of
-                their names.
+            kind: the requested sizes. ``""`` requests ``FIRST_SIZE`` and the numbers after it, so
+                that all sizes differ. ``", small"`` requests the first number in ``EXTREME_SIZES``
+                for all dimensions, ``", wide"`` the second one and the numbers after it. Samples
+                have this text at the end of their names.
 
         Raises:
             CheckError: no sizes close to these satisfy the constraints and the memory budget.
@@ -117,7 +118,7 @@ class Sampler:
         return self._sizes[kind]
 
     def draw(self, distribution: str, seed: int, kind: str = "") -> list[np.ndarray]:
-        """Return one array for each input.
+        """Return one array for each input, with integers that the input may have.
 
         Arguments:
             distribution: a name in ``DISTRIBUTIONS`` or ``EXTRA_DISTRIBUTIONS``.
@@ -136,11 +137,11 @@ class Sampler:
 def samples(
     graph: Graph, seed: int = 0, evaluated: Graph | None = None
 ) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """Yield the name and the inputs of each basic sample for a graph.
+    """Yield the name and the inputs of each basic sample for a graph (``basic_samples``).
 
     Arguments:
         graph: the graph whose inputs are drawn.
-        seed: seed of the first sample.
+        seed: seed of the first sample. Each further sample has the next seed.
         evaluated: the graph that is evaluated on the inputs, if it is another one (``Sampler``).
     """
     yield from basic_samples(Sampler(graph, evaluated), seed)
@@ -149,11 +150,16 @@ def samples(
 def basic_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, list[np.ndarray]]]:
     """Yield the name and the inputs of one sample of each distribution in ``DISTRIBUTIONS``.
 
-    If there are named dimensions, two samples of normal numbers follow, with all of them small and
-    all of them large.
+    If there are named dimensions, two samples of normal numbers follow: one with small sizes of all
+    dimensions, and one with large sizes.
+
+    Arguments:
+        sampler: draws the inputs.
+        seed: seed of the first sample. Each further sample has the next seed.
 
     Raises:
-        CheckError: no sizes satisfy the constraints and the memory budget.
+        CheckError: no sizes satisfy the constraints and the memory budget. It is raised before the
+            first sample is yielded.
     """
     cases = [(distribution, "") for distribution in DISTRIBUTIONS]
     if sampler.names:
@@ -169,7 +175,8 @@ def _allowed_sizes(graph: Graph, requested: named_sizes.Sizes) -> dict[str, int]
     """Return sizes of named dimensions, close to the requested ones, that are allowed.
 
     They satisfy the constraints of the graph, and an evaluation of it takes at most
-    ``MEMORY_BUDGET`` bytes.
+    ``MEMORY_BUDGET`` bytes. For this, all requested sizes are reduced in steps, at last to 1. The
+    memory is not checked if no sizes are requested.
 
     Raises:
         CheckError: there are no such sizes.

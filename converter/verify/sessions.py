@@ -63,15 +63,16 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
 
     Arguments:
         model: an export, an onnx_ir model, a path, or a session.
-        inputs: one array for each input of the model, in order. Complex arrays are passed
-            unchanged.
+        inputs: one array for each input of the model, in order. A complex array may be passed as it
+            is; its real and imaginary parts are moved to a last axis of size two.
 
     Returns:
         The outputs. Complex ones have their real and imaginary parts on a last axis of size two, as
         in the model.
 
     Raises:
-        CheckError: the number of inputs is wrong, or there can be no session (``session``).
+        CheckError: the number of inputs is wrong, or no session can be created (``session``).
+            Errors of ONNX Runtime during the run are not converted.
     """
     ort_session = session(model)
     names = [i.name for i in ort_session.get_inputs()]
@@ -91,11 +92,12 @@ def run_sample(
 
     Arguments:
         ort_session: the session of ONNX Runtime.
-        inputs: one array for each input of the model.
+        inputs: one array for each input of the model, in order.
         sample: name of the sample, used in the message of an error.
 
     Raises:
-        CheckError: ONNX Runtime cannot run the model on these inputs.
+        CheckError: the number of inputs is wrong, or ONNX Runtime cannot run the model on these
+            inputs.
     """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -116,7 +118,7 @@ def run_sample(
 
 
 def _silent_run_options() -> ort.RunOptions:
-    """Return run options that raise errors without printing them."""
+    """Return options with which ONNX Runtime raises the errors of a run without printing them."""
     import onnxruntime as ort
 
     options = ort.RunOptions()
@@ -152,7 +154,7 @@ def _is_mapped(model: Model) -> bool:
     """Return True if the tensors of a model are in a separate file.
 
     For a path, that is a file ``<path>_data`` next to it. For a model in memory, it is any external
-    tensor.
+    tensor. Return False for a session.
     """
     if isinstance(model, (str, os.PathLike)):
         return Path(f"{os.fspath(model)}_data").exists()
@@ -169,8 +171,8 @@ def _to_ort_value(array: np.ndarray) -> Any:
 def _ort_value(array: np.ndarray, dtype: ir.DataType) -> ort.OrtValue:
     """Return an array as a value of ONNX Runtime.
 
-    ``dtype`` is BFLOAT16 for bfloat16, which ONNX Runtime does not take from numpy. For all other
-    arrays it may be undefined.
+    ``dtype`` must be BFLOAT16 for bfloat16, which ONNX Runtime does not take from numpy. For other
+    arrays it is not used.
     """
     import onnxruntime as ort
 
@@ -201,16 +203,20 @@ def session(
     """Return an ONNX Runtime session for a model; a session is returned unchanged.
 
     On the CPU, tensors in a separate file (``<name>_data``, above 2 GB) are memory-mapped and not
-    copied. This takes little memory and somewhat more time.
+    copied. This takes little memory and somewhat more time, and nothing is optimized. In a
+    model that is passed in memory, small external tensors are then replaced by tensors in memory.
 
     Arguments:
         model: an export, an onnx_ir model, a path or a session.
         providers: execution providers of ONNX Runtime.
         settings: entries of ONNX Runtime's session configuration.
-        level: optimization level; "disabled" runs the graph as it is written.
+        level: optimization level; "disabled" runs the graph as it is written. It is not used if
+            tensors are memory-mapped.
 
     Raises:
-        CheckError: the installed ONNX Runtime is too old, or the model is not one of these.
+        CheckError: the installed ONNX Runtime is too old for the converter or for the opset of the
+            model, the path is a folder, or the model is not one of these. Other errors of ONNX
+            Runtime are not converted.
     """
     import onnxruntime as ort
 
@@ -257,7 +263,8 @@ def _start_session(
     """Return an ONNX Runtime session for a path or the bytes of a model.
 
     Raises:
-        CheckError: the opset of the file is newer than ONNX Runtime loads.
+        CheckError: the opset of the file is newer than ONNX Runtime loads. Other errors of ONNX
+            Runtime are not converted.
     """
     import onnxruntime as ort
     from onnxruntime.capi.onnxruntime_pybind11_state import Fail
@@ -283,6 +290,7 @@ def _share_tensors_in_memory(
 
     The session reads them from the arrays in memory, so that no tensor is serialized, parsed or
     copied and the model may have any size. They are added to ``options`` as external initializers.
+    The caller has to keep them as long as the session. The model is not changed.
 
     An error of a weight program is raised itself, not the error that wraps it.
     """
@@ -313,6 +321,9 @@ def _map_tensor_files(
 ) -> tuple[bytes, dict[str, ort.OrtValue]]:
     """Return the bytes of a model without its external tensors, and these tensors as memory-mapped
     values by name.
+
+    The values are also added to ``options``. The caller has to keep them as long as the session.
+    Small external tensors of the model are replaced by tensors in memory, in place.
 
     The settings in ``options`` are changed so that no tensor is copied. Weights are not packed and
     the graph is run as it is written, because optimizations of tensors make copies. The system can

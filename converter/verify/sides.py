@@ -26,7 +26,10 @@ VECTOR_INDEXED_OPS = (ops.gather, *ops.SCATTERS)
 
 
 class Flow:
-    """Data flow of a graph, including the bodies of its loops and conditionals."""
+    """Data flow of a graph, including the bodies of its loops and conditionals.
+
+    ``indices`` contains the ids of all integer values that an index is computed from.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._inputs = {id(v) for v in graph.inputs}
@@ -58,9 +61,11 @@ class Flow:
     def sources(self, value: Value) -> list[Value]:
         """Return the values that a value is directly computed from.
 
-        For an input of a body, these are the operand and the loop state that it gets. For a result
-        of a loop, they are its initial value, the results of the bodies and the condition. For a
-        result of a conditional, they are the index and the results of the branches.
+        For a result of a node without bodies, these are its operands. For an input of a body, they
+        are the operand and the loop state that it gets. For a result of a loop, they are its
+        initial value, the result of the body and the condition. For a result of a conditional, they
+        are the index and the results of the branches. The list is empty for inputs of the graph,
+        parameters and constants.
         """
         node = value.node
         if node is None:
@@ -78,7 +83,8 @@ class Flow:
     def closure(self, value: Value, follow: Callable[[Value], bool]) -> Iterator[Value]:
         """Yield a value and all values that it is computed from, each once.
 
-        The sources of a value are followed only if ``follow`` returns True for it.
+        The search continues at the sources of a value only if ``follow`` returns True for the
+        value.
         """
         visited, stack = set[int](), [value]
         while stack:
@@ -97,8 +103,8 @@ class Flow:
         return self._from_input[id(value)]
 
     def _index_values(self, graph: Graph) -> set[int]:
-        """Return the ids of all integer values that an index operand of a node in the graph is
-        computed from."""
+        """Return the ids of all index operands in the graph, and of the integer values that they
+        are computed from by integer operations."""
         index_values = set[int]()
         for node in graph.walk():
             for index in _index_operands(node):
@@ -131,8 +137,8 @@ class SideKind:
     """Definition of the sides of an operation, such as the branches of a conditional.
 
     Arguments:
-        sides: returns the sentence that reports each side as not taken. It has ``{line}`` in place
-            of the source line.
+        sides: returns for each side the sentence that reports it as not taken, with ``{line}`` in
+            place of the source line.
         possible: returns for each side whether the ranges of the operands allow it.
         taken: returns a Boolean for each side, from the node, the arrays of its operands, the
             number of loop iterations and the sizes of named dimensions.
@@ -196,8 +202,8 @@ def _condition_depends_on_input(node: Node, flow: Flow) -> bool:
 
 
 def _is_index(node: Node, flow: Flow) -> bool:
-    """Return True if a node computes an integer that becomes an index and depends on an input of
-    the graph."""
+    """Return True if an index is computed from the integer result of a node, and this result
+    depends on an input of the graph."""
     return id(node.out) in flow.indices and flow.depends_on_input(node.out)
 
 
@@ -226,9 +232,10 @@ def _possible_choices(node: Node) -> list[bool]:
 def _index_range(value: Value) -> Range:
     """Return the range of integers that an index is known to be in.
 
-    It is followed through operations that move, concatenate or sort numbers, and through selections
-    whose condition has the same known result for all elements. The fallback is the range of its
-    dtype.
+    The index is followed through operations that move, concatenate or sort numbers, and through
+    selections whose condition has the same known result for all elements. The ranges of positions
+    (``argmax``, ``argmin``, ``top_k``, ``iota``) are limited by the size of the axis. For all other
+    values, the range is that of ``known_range``.
     """
     node = value.node
     if node is None:
@@ -264,8 +271,8 @@ def _position_range(node: Node) -> Range:
 def _known_truth(value: Value) -> bool | None:
     """Return the result that a comparison has for all elements.
 
-    None if ``value`` is no comparison by order, if the ranges of the operands overlap, or if an
-    operand may be NaN.
+    None if ``value`` is no comparison by order, if the ranges of the operands do not determine the
+    result, or if an operand may be NaN.
     """
     node = value.producer_if(ops.lt, ops.le, ops.gt, ops.ge)
     if node is None:
@@ -338,8 +345,8 @@ def _index_limits(node: Node) -> tuple[list[Value], list[Dim]]:
     """Return the index operands of a node, and the largest valid index along each indexed axis.
 
     Gathers and scatters have one index operand: vectors with an element for each indexed axis.
-    Dynamic slices have one operand for each axis. The largest valid index leaves room for the
-    slice.
+    Dynamic slices and their updates have one operand for each axis. The largest valid index leaves
+    room for the slice.
     """
     if node.op in VECTOR_INDEXED_OPS:
         return [node.inputs[1]], find_indexed_axes(node).limits
@@ -366,6 +373,9 @@ def _index_pairs(
     node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes
 ) -> Iterator[tuple[Any, Any]]:
     """Yield arrays of indices of a node, with the largest valid index of their axis.
+
+    For a gather or scatter it is one pair: the index vectors, and an array with the largest valid
+    index of each element of a vector. For dynamic slices it is a pair for each axis.
 
     Arguments:
         node: a node that indexes an operand.
@@ -414,8 +424,8 @@ def promises_in_bounds(node: Node) -> bool:
 
 
 def _may_leave_bounds(node: Node, flow: Flow) -> bool:
-    """Return True if a node has indices that depend on an input of the graph and are not declared
-    to be within bounds."""
+    """Return True if an index of a node depends on an input of the graph, and the node does not
+    declare that its indices are within bounds."""
     indices = _index_operands(node)
     return not promises_in_bounds(node) and any(map(flow.depends_on_input, indices))
 

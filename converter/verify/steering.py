@@ -55,7 +55,7 @@ class Coverage:
     Arguments:
         sides: the sides of the program that are possible.
         reached: one Boolean for each side, true if a sample took it.
-        tried: number of inputs that were tried.
+        tried: number of inputs that were tried, including those that became no samples.
     """
 
     sides: Sequence[Side] = ()
@@ -63,7 +63,8 @@ class Coverage:
     tried: int = 0
 
     def untaken(self, line: Callable[[Node], str] = source_line) -> list[str]:
-        """Return a sentence for each side that no sample took, without duplicates.
+        """Return a sentence for each side that no sample took, without duplicates and in the order
+        of the sides.
 
         ``line`` returns the text for the source line of a node.
         """
@@ -95,10 +96,11 @@ def draw_steered_samples(
         params: values of the parameters by name; None if they have no values yet, so that the sides
             cannot be observed.
         seed: seed of the samples.
-        allows_extra: False if a small function gets no more samples than a large one.
+        allows_extra: False to treat every function as a large one.
 
     Returns:
-        Names and inputs of the samples, and their coverage.
+        Names and inputs of the samples, and their coverage. The coverage has no sides if the sides
+        cannot be observed.
 
     Raises:
         CheckError: no sizes of named dimensions are allowed (``Sampler.sizes``).
@@ -124,9 +126,12 @@ def draw_steered_samples(
 def steer_inputs(
     traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays]
 ) -> list[Arrays]:
-    """Return the inputs, with some of them changed so that they take further sides of the program.
+    """Return the sets of inputs, some of them replaced by mutated ones that take further sides of
+    the program.
 
-    The number of inputs stays the same. They are returned unchanged if the program has no sides.
+    The number and the order of the sets stay the same. A set is replaced only if its replacement,
+    other sets or further inputs that the search found take all of its sides. All sets are returned
+    unchanged if the program has no sides.
 
     Arguments:
         traced: the graph as it was traced.
@@ -166,7 +171,8 @@ def measure_coverage(
 
 
 def _extra_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, Arrays]]:
-    """Yield the names and inputs of extra samples without end, for functions that are small."""
+    """Yield the names and inputs of extra samples without end, from ``EXTRA_DISTRIBUTIONS`` in
+    turn."""
     for index in count():
         number, kind = divmod(index, len(EXTRA_DISTRIBUTIONS))
         name = [*EXTRA_DISTRIBUTIONS][kind]
@@ -191,13 +197,14 @@ def is_small(graph: Graph, sizes: named_sizes.Sizes) -> bool:
 def count_numbers(graph: Graph, sizes: named_sizes.Sizes) -> int:
     """Return how many numbers a graph computes at these sizes of named dimensions.
 
-    Each term of a matrix product or convolution counts as one, and each iteration of a scan counts.
+    Each term of a matrix product or convolution counts as one number. A body counts once for each
+    iteration of a scan, and once in a while loop or conditional.
     """
     return sum(_count_node_numbers(node, sizes) for node in graph.nodes)
 
 
 def _count_node_numbers(node: Node, sizes: named_sizes.Sizes) -> int:
-    """Return how many numbers a node computes, with its bodies and the iterations of a scan."""
+    """Return how many numbers a node computes, counted as in ``count_numbers``."""
     if node.bodies:
         length = node.params.get("length", 1)
         inner = sum(count_numbers(body, sizes) for body in node.bodies.values())
@@ -276,10 +283,9 @@ class _Search:
         return Coverage(self._probe.sides, self.reached, self.tried)
 
     def _observe(self, arrays: Arrays) -> np.ndarray:
-        """Return the sides that a drawn sample takes, and count them as reached.
+        """Return the sides that a drawn sample takes, and add them to ``self.reached``.
 
-        They are counted even if the observation is not valid, because the sample is verified
-        anyway.
+        They are added even if the observation is not valid, because the sample is verified anyway.
         """
         observation = self._probe(arrays)
         self.tried += 1
@@ -301,7 +307,7 @@ class _Search:
         return bool((self._compared & ~earlier_results).any())
 
     def add(self, samples: Iterable[tuple[str, Arrays]]) -> None:
-        """Add samples with valid observations until there are ``MIN_SAMPLES``.
+        """Add samples with valid observations to the drawn samples until there are ``MIN_SAMPLES``.
 
         The method also ends after twice as many tries, or after ``MAX_SEARCH_STEPS`` evaluated
         nodes.
@@ -332,8 +338,9 @@ class _Search:
     def _attempt(self, attempt: int) -> None:
         """Try one input.
 
-        The first attempts fill all inputs of a sample with one constant of the program. Later ones
-        are random mutations. ``attempt`` is the number of inputs that were tried before.
+        The first attempts fill all inputs of the first drawn sample with one constant of the
+        program. Later ones are random mutations of drawn samples and of inputs that were kept
+        (``_try``). ``attempt`` is the number of attempts before.
         """
         numbers = self._mutation.constants
         if attempt < len(numbers):
@@ -349,10 +356,11 @@ class _Search:
         self._try(parent, self._mutation(arrays, other, sizes, attempt / MAX_TRIES))
 
     def _try(self, parent: int, arrays: Arrays) -> None:
-        """Observe inputs, and keep them if the observation is valid and has a new side or a new
-        result of a comparison.
+        """Observe inputs, and keep them for further mutations if the observation is valid and has a
+        new side or a new result of a comparison.
 
-        ``parent`` is the index of the drawn sample that the inputs come from.
+        Inputs with a new side also become a steered sample. ``parent`` is the index of the drawn
+        sample that the inputs come from.
         """
         observation = self._probe(arrays)
         self.tried += 1
@@ -369,11 +377,11 @@ class _Search:
             self._corpus.append((parent, arrays))
 
     def samples(self, small: bool) -> list[tuple[str, Arrays]]:
-        """Return the names and inputs of the drawn samples and of the samples that reach further
-        sides.
+        """Return the names and inputs of the drawn samples, followed by the steered samples, which
+        reach further sides.
 
-        If the function is not ``small``, a steered sample replaces the sample from which it was
-        mutated, unless some side is taken only by the original sample.
+        If the function is not ``small``, a steered sample takes the position of the drawn sample
+        from which it was mutated, unless some side is taken only by the sample at this position.
         """
         selected, added = list(self._drawn), list[_Candidate]()
         for candidate in self._steered:
@@ -389,8 +397,8 @@ class _Search:
     ) -> bool:
         """Return True if a candidate may replace the sample that it was mutated from.
 
-        All sides of that sample must be taken by the candidate or by other samples, in ``selected``
-        or ``added``.
+        All sides of the sample at that position of ``selected`` must be taken by the candidate or
+        by other samples, in ``selected`` or ``added``.
         """
         if candidate.parent is None:
             return False
@@ -405,8 +413,8 @@ class _Search:
 
 
 def program_constants(probe: Probe) -> np.ndarray:
-    """Return the numbers that occur in the observed part of a graph as constants, and some common
-    ones.
+    """Return the finite numbers that occur as constants in the observed part of a graph, and some
+    common numbers such as 0 and 1, without duplicates.
 
     Constant arrays of more than 16 elements are omitted. The order is by magnitude, the largest
     first.
@@ -420,7 +428,8 @@ def program_constants(probe: Probe) -> np.ndarray:
 
 
 def close_numbers(numbers: np.ndarray) -> np.ndarray:
-    """Return the given numbers with their multiples and numbers close to them, sorted.
+    """Return the given numbers with their multiples and numbers close to them, sorted and without
+    duplicates.
 
     For x: x - 1, x, x + 1, x · 0.999, x · 1.001, -x, 2x and x / 2.
     """
@@ -448,8 +457,8 @@ class Mutation:
     def fill(self, arrays: Arrays, number: float) -> Arrays:
         """Return inputs that are filled with one number.
 
-        Integer inputs whose dtype does not represent the number, and Booleans, are returned
-        unchanged.
+        Integer inputs get its integer part. They are returned unchanged if the number is out of the
+        range of their dtype, and so are Booleans.
         """
         results = []
         for x in arrays:
@@ -465,8 +474,9 @@ class Mutation:
     ) -> Arrays:
         """Return inputs that are changed at random.
 
-        Usually, some of the arrays are mutated. In a fifth of the calls, all floats become a mean
-        of ``arrays`` and ``other_arrays`` instead, with a random weight.
+        At least one of the arrays is selected and mutated. In a fifth of the calls, floats are not
+        mutated. All of them become a mean of ``arrays`` and ``other_arrays`` instead, with a random
+        weight.
 
         Arguments:
             arrays: the inputs to mutate.
@@ -556,7 +566,8 @@ class Mutation:
         return changes[self.rng.integers(len(changes))]
 
     def _mix_elements(self, x: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Return ``x`` with some elements of another array, at least one on average."""
+        """Return a copy of ``x`` in which some elements are those of ``other``, at least one on
+        average."""
         share = max(self.rng.choice([0.1, 0.5]), 1 / max(1, x.size))
         return np.where(self.rng.random(x.shape) < share, other, x)
 
@@ -565,8 +576,10 @@ class Mutation:
     ) -> np.ndarray:
         """Return integers that are within their limits in most calls.
 
-        For indices, a quarter of the calls return ``x`` unchanged. In another quarter of the calls,
-        signed indices are returned as negative indices, which count from the end.
+        Loop counts that are no indices, and integers without limits, are passed to
+        ``limits.constrain`` in all calls. For indices, a quarter of the calls return ``x``
+        unchanged. In another quarter of the calls, signed indices are returned as negative indices,
+        which count from the end.
 
         Arguments:
             x: the integers.

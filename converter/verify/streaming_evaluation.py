@@ -22,10 +22,12 @@ def evaluate_streaming(
 
     Arguments:
         fn: any function that JAX can trace.
-        params: a pytree whose array leaves may be ``jax.ShapeDtypeStruct``.
-        values: an array for the path of each leaf (``blocks.0.attn.qkv.weight``). They are read in
-            no particular order and may be read more than once.
-        inputs: arrays.
+        params: a pytree whose array leaves may be ``jax.ShapeDtypeStruct``. Only their shapes and
+            dtypes are used.
+        values: an array for the path of each leaf (``blocks.0.attn.qkv.weight``). The arrays are
+            converted to the dtypes of the leaves. They are read in no particular order and may be
+            read more than once.
+        inputs: arrays, or pytrees of them.
     """
     leaves, fill = array_leaves(params)
     specs = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for _, leaf in leaves]

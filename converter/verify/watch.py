@@ -30,8 +30,9 @@ class Change:
     Arguments:
         step: the name of a pass, "trace" before all passes, "file", or "optimised file" if the file
             is wrong only after ONNX Runtime's optimizations.
-        description: the element that changed and its numbers. An element also counts as changed if
-            it is open, that is, if it is not known whether rounding explains its difference.
+        description: what changed, such as the element and its numbers. An element also counts as
+            changed if it is open, that is, if it is not known whether rounding explains its
+            difference.
     """
 
     step: str
@@ -42,7 +43,10 @@ class Change:
 
 
 class StepChangedError(CheckError):
-    """Error of a step that changed a number, or left an operation that should be eliminated."""
+    """Error of a step that changed a number, or left an operation that should be eliminated.
+
+    ``change`` is the step with the description.
+    """
 
     def __init__(self, step: str, description: str) -> None:
         self.change = Change(step, description)
@@ -53,17 +57,15 @@ class PassChecker:
     """Observer of a conversion that checks after each pass that no result changed by more than its
     rounding error.
 
-    It evaluates the graph after each pass (``converter.verify.noise``). A pass may also not
-    reintroduce an operation that an earlier pass eliminated.
+    It evaluates the graph after each pass and compares the results with those of the traced graph
+    (``Judge``). It also checks that an operation that a pass eliminates does not occur after this
+    pass or a later one.
 
     Arguments:
         retrace: returns a new copy of the traced graph, optionally with the calls of functions with
             some names kept.
         samples: names and inputs of the samples on which the graph is evaluated.
         function: the function that was traced.
-
-    Raises:
-        StepChangedError: a step did one of these.
     """
 
     def __init__(
@@ -82,8 +84,8 @@ class PassChecker:
         """Check the graph after the pass of this name.
 
         Raises:
-            StepChangedError: an eliminated operation is back, the graph cannot be evaluated, or a
-                result changed by more than its rounding error.
+            StepChangedError: there is an operation that this pass or an earlier one eliminates, the
+                graph cannot be evaluated, or a result differs from that of the traced graph.
         """
         for step in distinct_passes():
             self._eliminated |= step.eliminates if step.name == name else frozenset()
@@ -122,6 +124,8 @@ class PassChecker:
 
 def _check_unchanged(judge: Judge, step: str, results: Sequence[Any]) -> None:
     """Raise `StepChangedError` if a result differs from that of the traced graph.
+
+    It differs if its shape or dtype is another one, or if an element is wrong or open.
 
     Arguments:
         judge: the judge of results on one sample.

@@ -57,8 +57,8 @@ def pad_before_pool(node: Node, editor: Editor) -> Value | None:
     with zeros.
 
     If the padding differs between axes or ends, ONNX Runtime does not include all of it in the
-    number of elements. Return None, so that the node is kept, if the padding is the same at all
-    ends, if the pool has a single axis, or if the average does not include the padding.
+    number of elements of an average. Return None, so that the node is kept, if the padding is the
+    same at all ends, if the pool has a single axis, or if the average does not include the padding.
     """
     padding, (x,) = node.params["padding"], node.inputs
     same_everywhere = len({size for ends in padding for size in ends}) == 1
@@ -137,9 +137,10 @@ def reshape_scalar_gelu(node: Node, editor: Editor) -> Value | None:
 def exchange_factor(node: Node, editor: Editor) -> Value | None:
     """Return the product of a convolution and a factor with its operands exchanged.
 
-    In this order ONNX Runtime does not fold the factor into the weights, which could make them
-    infinite. Return None, so that the node stays, if no element of the factor is above
-    ``LARGEST_SCALE``, if the factor is not known, or if no convolution computes the first operand.
+    If the factor is the first operand, ONNX Runtime does not fold it into the weights, which could
+    make them infinite. Return None, so that the node stays, if no element of the factor has a
+    magnitude above ``LARGEST_SCALE``, if the factor is not known, or if no convolution computes the
+    first operand.
     """
     convolved, other = node.inputs
     factor = (

@@ -28,7 +28,7 @@ def _refuses_dilation(node: Node, opset: int) -> str:
 
 def _refuses_axes(node: Node, opset: int) -> str:
     """Return the reason why a resize does not run, or "" if there is a kernel for the axes that it
-    scales."""
+    scales. The opset makes no difference."""
     axes, mode = scaled_axes(node), resize_mode(node)
     if has_kernel(mode, node.out.rank, axes):
         return ""

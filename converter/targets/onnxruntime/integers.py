@@ -15,7 +15,8 @@ from converter.targets.target import narrow_value, widen_value
 
 
 def _reduced_axes_last(node: Node, editor: Editor) -> Value:
-    """Return the operand of a reduction as an array [remaining axes, all reduced axes merged]."""
+    """Return the operand of a reduction with its reduced axes merged into one, which is the last
+    axis."""
     x, axes = node.inputs[0], node.params["axes"]
     kept_axes = [i for i in range(x.rank) if i not in axes]
     size = dims.size_product([x.shape[i] for i in axes])
@@ -26,7 +27,7 @@ def sum_by_product(node: Node, editor: Editor) -> Value | None:
     """Return the sum of 64-bit integers, computed by a matrix product with ones.
 
     It is the only sum of ONNX Runtime that wraps exactly. Return None, so that the node stays, for
-    other dtypes and for sums of sizes, which are below 2**53.
+    other dtypes and for sums of sizes and constants, which are below 2**53.
     """
     if node.out.dtype not in (np.int64, np.uint64) or _depends_on_sizes_only(node.inputs[0]):
         return None
@@ -37,7 +38,7 @@ def sum_by_product(node: Node, editor: Editor) -> Value | None:
 
 
 def _depends_on_sizes_only(x: Value) -> bool:
-    """Return True if a value is computed from constants and sizes only, in int64."""
+    """Return True if a value is an int64 that is computed from constants and sizes only."""
     return x.dtype == np.int64 and all(v.kind in ("const", "node") for v in ancestors(x))
 
 
@@ -130,8 +131,8 @@ def sign_by_comparisons(node: Node, editor: Editor) -> Value | None:
 def divide_lowest(node: Node, editor: Editor) -> Value | None:
     """Return a quotient of integers that is the negated dividend where the divisor is -1.
 
-    The lowest integer is then not changed, as in JAX. Return None, so that the node stays, if the
-    lowest integer cannot be divided by -1.
+    The negated lowest integer is the lowest integer, as in JAX. Return None, so that the node
+    stays, if it is known that the lowest integer is not divided by -1 (``_may_overflow``).
     """
     x, y = node.inputs
     if not _may_overflow(x, y):
@@ -144,7 +145,8 @@ def divide_lowest(node: Node, editor: Editor) -> Value | None:
 def remainder_of_lowest(node: Node, editor: Editor) -> Value | None:
     """Return a remainder of integers for which divisors of -1 are replaced by 1.
 
-    Both give 0. Return None, so that the node stays, if the lowest integer cannot be divided by -1.
+    The remainder is 0 for both. Return None, so that the node stays, if it is known that the lowest
+    integer is not divided by -1 (``_may_overflow``).
     """
     x, y = node.inputs
     if not _may_overflow(x, y):
@@ -167,8 +169,9 @@ def remainder_by_quotient(node: Node, editor: Editor) -> Value | None:
 def _may_overflow(x: Value, y: Value) -> bool:
     """Return True if a division of ``x`` by ``y`` may divide the lowest integer by -1.
 
-    The quotient would be out of the range of the dtype. Integers of 8 and 16 bits are divided in 32
-    bits, in which the quotient is in range.
+    The quotient would be out of the range of the dtype. Return False for integers of 8 and 16 bits,
+    because they are divided in 32 bits, in which the quotient is in range. Also return False for
+    other dtypes than signed integers.
     """
     is_wide = x.dtype.kind == "i" and x.dtype.itemsize >= 4
     return is_wide and not (

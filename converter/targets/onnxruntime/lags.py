@@ -27,8 +27,9 @@ BYTE_CONVERSIONS = dict.fromkeys(("int8", "uint8"), "int32")
 def replace_cosines(model: ir.Model) -> None:
     """Replace cosines of float64 by sines, in place.
 
-    The result is 1 - 2 sin²(x / 2), or sin(2 x) / (2 sin(x)) where the first form cancels. The
-    division and the multiplication by two are exact, unless the result overflows.
+    The result is 1 - 2 sin²(x / 2). Where its magnitude is below 0.5, because the terms cancel, it
+    is sin(2 x) / (2 sin(x)), unless x is so large that 2 x may overflow. The divisions and
+    multiplications by two are exact.
     """
     double, boolean = ir.DataType.DOUBLE, ir.DataType.BOOL
     cosines = [n for n in model.graph.all_nodes() if n.op_type == "Cos" and not n.domain]
@@ -71,7 +72,8 @@ def replace_cosines(model: ir.Model) -> None:
 
 
 def propagate_nan(model: ir.Model) -> None:
-    """Make both operands of a maximum or minimum of two floats NaN where one is, in place.
+    """Insert nodes that make both operands of a maximum or minimum of two floats NaN where one is,
+    in place.
 
     Older versions return the other operand.
     """

@@ -54,8 +54,8 @@ it adds or removes axes of size one."""
 class MovedNodes(Flag):
     """Kinds of nodes that ONNX Runtime's optimizer may have moved to the producer of a value.
 
-    They are transposes that keep the first axis (INNER) or not (OUTER), and conversions after a
-    transpose.
+    They are transposes that keep the first axis (INNER), transposes that move it (OUTER), and
+    conversions to another dtype after a transpose (CONVERTED).
     """
 
     NO_NODES = 0
@@ -75,7 +75,8 @@ def _reshape_products(ranks: Callable[[ir.Node, Moves], Ranks]) -> Callable[[ir.
     model, in place.
 
     ``ranks`` returns the new numbers of axes of both operands of a product, or None if they stay.
-    It gets the product, and the nodes that the optimizer may have moved to each value.
+    It gets the product, and the kinds of nodes that the optimizer may have moved to each value. It
+    is not called if the number of axes of an operand is not known.
     """
 
     def reshape_products(model: ir.Model) -> None:
@@ -105,8 +106,9 @@ def prevent_float64_fusion(model: ir.Model) -> None:
 def _moves_through(node: ir.Node, moves: Moves) -> MovedNodes:
     """Return the kinds of nodes that the optimizer may have moved to the results of a node.
 
-    They are those of its operands, which ``moves`` has, if the optimizer moves transposes through
-    the node. If the node is a transpose itself, it is added.
+    They are those of its operands, which ``moves`` contains, if the optimizer moves transposes
+    through the node. A transpose and a conversion add their own kind. A node that may remove the
+    first axis adds OUTER, because an INNER transpose may move the first of the other axes.
     """
     if node.op_type not in MOVES_TRANSPOSITIONS or _merges(node):
         return MovedNodes.NO_NODES
@@ -175,9 +177,9 @@ def vector_to_column(node: ir.Node, moves: Moves) -> Ranks:
 def equalize_ranks(node: ir.Node, moves: Moves) -> Ranks:
     """Return the same number of axes for both operands of a matrix product.
 
-    None, so that the product stays, if they have the same already, or if the optimizer removes no
-    transpose of them wrongly. ``moves`` contains the transposes and conversions that it may have
-    moved to each operand.
+    None, so that the product stays, if they have the same already, or if the optimizer does not
+    lose a transpose of an operand (``_may_lose_transpose``). ``moves`` contains the transposes and
+    conversions that it may have moved to each operand.
     """
     left, right = map(_rank, node.inputs)
     may_lose = any(v is not None and _may_lose_transpose(v, moves[v]) for v in node.inputs)
@@ -213,8 +215,8 @@ def _set_ranks(node: ir.Node, ranks: tuple[int, int], writer: _Writer) -> None:
 
 
 def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
-    """Return True if both operands may be transposed, one of them is an output of the graph, and a
-    sum reads the product."""
+    """Return True if both operands of a product may be transposed, one of them is an output of the
+    graph, and an ``Add`` reads the product."""
     are_transposed = all(moves[v] for v in node.inputs)
     is_summed = any(use.node.op_type == "Add" for use in node.outputs[0].uses())
     return (
@@ -227,7 +229,9 @@ def _may_lose_output(node: ir.Node, moves: Moves) -> bool:
 def _may_lose_transpose(value: ir.Value, moved: MovedNodes) -> bool:
     """Return True if the fusion may remove a transpose from before a value without applying it.
 
-    ``moved`` are the kinds of nodes that may have been moved to its producer.
+    This requires a possible conversion after the transpose, a transpose that moves the first axis,
+    and at least three axes. ``moved`` are the kinds of nodes that may have been moved to the
+    producer of the value.
     """
     converted = MovedNodes.CONVERTED in moved or value.dtype == ir.DataType.FLOAT16
     return converted and MovedNodes.OUTER in moved and _rank(value) >= 3
@@ -237,9 +241,10 @@ def _prevent_fusion(node: ir.Node, writer: _Writer) -> None:
     """Change a Mul, Div or Add node with a float64 number so that the runtime does not fuse it, in
     place.
 
-    The number is repeated along the last axis of the other operand that has a known size above one.
-    If there is none, the other operand gets an additional axis. Operands with fewer than two axes
-    are skipped unless a ``MatMul`` computes them.
+    The number is an operand that is an initializer of one element. It is repeated along the last
+    axis of the other operand that has a known size above one. If there is none, the other operand
+    gets an additional axis, which is removed from the result. Nothing changes without such a
+    number, or if the other operand has fewer than two axes and no ``MatMul`` computes it.
     """
     for index, other in ((0, 1), (1, 0)):
         number, array = node.inputs[index], node.inputs[other]
@@ -280,6 +285,11 @@ class _Writer:
         """Insert axes of size one into an operand of a node.
 
         Nothing happens without axes, or if the shape of the operand is not known.
+
+        Arguments:
+            node: the node that reads the operand.
+            index: position of the operand.
+            axes: positions of the new axes in the new shape, in ascending order.
         """
         value = node.inputs[index]
         if not axes or value is None or value.shape is None:
@@ -290,8 +300,12 @@ class _Writer:
         self.insert_before(node, index, "Unsqueeze", axes, shape)
 
     def squeeze(self, node: ir.Node, axes: Sequence[int]) -> None:
-        """Remove axes from the result of a node, for all its readers and the outputs of the
-        graph."""
+        """Remove axes of size one from the result of a node, for all its readers and the outputs of
+        the graph.
+
+        The new result has the name and the shape that the result had before. Nothing happens
+        without axes.
+        """
         (unsqueezed,) = node.outputs
         if not axes or node.graph is None:
             return
@@ -324,7 +338,8 @@ class _Writer:
         node.replace_input_with(index, new_node.outputs[0])
 
     def _node(self, operator: str, value: ir.Value, numbers: Sequence[int]) -> ir.Node:
-        """Return a new node whose operands are a value and a constant of integers."""
+        """Return a new node, in no graph yet, whose operands are a value and an initializer of
+        integers."""
         key = tuple(numbers)
         if key not in self._numbers:
             tensor = ir.tensor(np.asarray(key, np.int64), name=self._names.take("axes"))

@@ -69,8 +69,11 @@ def has_kernel(mode: str, rank: int, axes: Collection[int]) -> bool:
 
 
 def scaled_axes(node: Node) -> list[int]:
-    """Return the axes along which a resize changes the size. An axis with a named size is included,
-    because its size may change."""
+    """Return the axes along which a resize changes the size.
+
+    An axis with a named size is included unless its size is the same before and after for all sizes
+    of the named dimensions.
+    """
     pairs = enumerate(zip(node.inputs[0].shape, node.out.shape, strict=True))
     return [axis for axis, (before, after) in pairs if not dims.is_same_dim(before, after)]
 
@@ -85,8 +88,8 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
     """Return a resize of the last two of four axes as two resizes of one axis, for which there
     always is a kernel.
 
-    Return None, so that the node is kept, for other axes. The same holds if the optimizer moves no
-    transpose to the resize after which a kernel would be missing.
+    Return None, so that the node is kept, for other axes and for the mode "nearest". Return None
+    also if there is a kernel after every transpose that the optimizer may move to the resize.
     """
     (x,), axes = node.inputs, node.params["axes"]
     if x.rank != 4 or set(axes) != {2, 3} or resize_mode(node) not in SCALED_AXES:
@@ -108,9 +111,9 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
 def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
     """Return the permutations by which ONNX Runtime's optimizer may transpose a value.
 
-    The optimizer moves ``Transpose`` nodes forwards through the graph. None if the permutations are
-    unknown. ``memo`` contains the results for other values. The results that are computed here are
-    added to it.
+    The optimizer moves ``Transpose`` nodes forwards through the graph. The result is empty if it
+    moves none to the value, and None if the permutations are unknown. ``memo`` contains the results
+    for other values. The results that are computed here are added to it.
     """
     stack = [value]
     while stack:
@@ -164,8 +167,8 @@ _TRANSPARENT = frozenset(
 def _orders_after_reshape(node: Node, orders: Orders) -> Orders:
     """Return the permutations of the operand of a reshape as permutations of its result.
 
-    None if they are unknown. They are known if the reshape adds or removes axes of size one before
-    and after all other axes.
+    They are known only if the reshape adds or removes axes of size one before or after all other
+    axes. Return None if they are unknown.
     """
     if orders is None or orders == NO_ORDER:
         return orders
@@ -215,9 +218,9 @@ def _merges(node: Node) -> bool:
 
 def _compose_order(last: Order, before: Orders) -> Orders:
     """Return the permutation ``last`` of a transpose, and its compositions with the permutations
-    before it.
+    before it of the same rank.
 
-    None if those before it are unknown.
+    None if those before it are unknown, or if there are more than ``MAX_ORDERS``.
     """
     if before is None:
         return None
