@@ -116,7 +116,8 @@ def _ranges_convert(node: Node, ranges: Sequence[Range]) -> Range:
     """Return the range after a conversion to another dtype.
 
     To a float, numbers are rounded. From a float to an integer, they are cut off towards zero and
-    limited to the integer's range, and NaN becomes 0. To a Boolean, the range is 0 to 1.
+    limited to the integer's range, and NaN becomes 0. From an integer to an integer, the range is
+    unchanged. To a Boolean, it is 0 to 1.
     """
     (r,) = ranges
     source, target = node.inputs[0].dtype, node.out.dtype
