@@ -190,8 +190,8 @@ def _rename_values(
     by name.
 
     Raises:
-        SpecError: there are more or fewer names than inputs or outputs, or two of the given names
-            and the names of the parameters are equal.
+        SpecError: there are more or fewer names than inputs or outputs, or a given name occurs
+            twice or is that of a parameter.
     """
     for names, count, argument in (
         (inputs, len(graph.inputs), "input_names"),
