@@ -41,7 +41,7 @@ class Interface:
         """Return the arrays for the inputs of the file.
 
         ``arrays_or_numbers`` are the function's arrays or Python numbers, in the order of the
-        inputs and with the function's axes.
+        inputs and with the function's axes. PRNG keys and complex numbers are returned as they are.
         """
         numbers = (bool, int, float, complex)
         arrays: list[Any] = [
@@ -50,8 +50,13 @@ class Interface:
         return [np.moveaxis(a, -1, 1) if i in self.inputs else a for i, a in enumerate(arrays)]
 
     def wrap(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
-        """Return a function from the arrays of the file's inputs to the list of its outputs, which
-        calls ``fn`` with its own arguments and axes."""
+        """Return a function that calls ``fn`` with the arrays of the file's inputs, as positional
+        arguments.
+
+        It passes the arrays to ``fn`` as its own arguments, with its own axes, and returns the list
+        of its results with the axes of the file's outputs. PRNG keys and complex numbers among the
+        results are returned as they are.
+        """
         moved = jax.numpy.moveaxis
 
         def call(*arrays: Any) -> list[Any]:

@@ -114,10 +114,12 @@ def _is_named(path: Path) -> bool:
 
 
 def _is_leaf(spec: Any) -> bool:
-    """Return True if an object is one spec, and not a pytree of specs.
+    """Return True if the search for specs in a pytree has to stop at an object, because it is one
+    spec.
 
     Lists and tuples are one spec if they are a shape, such as ``("B", 3)`` or ``()``, or a pair of
-    a shape and a dtype. A named tuple is a pytree.
+    a shape and a dtype. A named tuple is a pytree. The result for an array is False, because an
+    array is a leaf of a pytree in any case.
     """
     if not isinstance(spec, (list, tuple)):
         return isinstance(spec, (jax.ShapeDtypeStruct, np.generic))

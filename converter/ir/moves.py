@@ -217,7 +217,8 @@ def emit_view(editor: Editor, view: View, shape: Shape, dtype: Any = None) -> Va
     """Emit the operations that compute a view as a value of this shape and dtype.
 
     ``shape`` is the shape of the view. It may have size 1 along an axis on which elements are
-    repeated. The default dtype is that of the base. The view must be writable (`View.is_writable`).
+    repeated. The default dtype is that of the base. The view must be one for which `plan_steps`
+    finds operations.
     """
     steps = plan_steps(view, shape)
     assert steps is not None, view
