@@ -349,10 +349,11 @@ class _Digits:
         self.high: list[Dim] = [0] * len(self.group)
 
     def start_at(self, index: Dim, starts: list[Dim]) -> bool:
-        """Let the outer view start at an index of the axis, and move ``starts``, positions in the
-        base, to it.
+        """Split the index of the axis at which the outer view starts into digits.
 
-        Return False if the index cannot be split into digits, because sizes are symbolic.
+        The distances of these digits are added to ``starts``, the position of the view's first
+        element in the base, in place. Return False if the index cannot be split, because sizes are
+        symbolic.
         """
         for i in range(len(self.group) - 1, 0, -1):
             size = self.group[i].size

@@ -58,8 +58,9 @@ def _compute_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
     """Return the range of a value: by the rule for its operation, from a constant or a loop bound,
     or that of the dtype.
 
-    ``depth`` is the number of operations that are followed towards the inputs. ``memo`` contains
-    the ranges that are already known, by value id.
+    The range of an integer is that of the dtype if the rule's exceeds it, because integers wrap
+    around. ``depth`` is the number of operations that are followed towards the inputs. ``memo``
+    contains the ranges that are already known, by value id, and gets new ones.
     """
     dtype_range = _dtype_range(value)
     if value.kind == "const":
@@ -149,7 +150,8 @@ def _round_range(r: Range, dtype: np.dtype) -> Range:
 
 
 def _ranges_iota(node: Node, _: Sequence[Range]) -> Range:
-    """Return the range of the positions along an axis."""
+    """Return the range of the positions along an axis. It has no upper bound if the size is
+    symbolic."""
     size = node.out.shape[node.params["dimension"]]
     positions = Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
     return _round_range(positions, node.out.dtype) if is_float(node.out.dtype) else positions
@@ -176,7 +178,8 @@ def _ranges_extreme(node: Node, ranges: Sequence[Range]) -> Range:
 
 
 def _ranges_argmax(node: Node, _: Sequence[Range]) -> Range:
-    """Return the range of the position of an extreme along an axis."""
+    """Return the range of the position of an extreme along an axis. It has no upper bound if the
+    size is symbolic."""
     sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
     return Range(0, max(sizes[0] - 1, 0) if dims.all_static(sizes) else math.inf)
 
@@ -303,8 +306,8 @@ def _ranges_reduce_sum(node: Node, ranges: Sequence[Range]) -> Range:
 
 
 def _ranges_remainder(node: Node, ranges: Sequence[Range]) -> Range:
-    """Return the range of the remainder of integers: 0 to y - 1 if x is not negative and y is
-    positive.
+    """Return the range of the remainder of integers: 0 to the smaller of x and y - 1, if x is not
+    negative and y is positive.
 
     Otherwise return the range of the dtype.
     """
