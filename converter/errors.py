@@ -26,15 +26,18 @@ class UnsupportedError(ConverterError, NotImplementedError):
 
 
 class CheckError(ConverterError, ValueError):
-    """Error for a file that computes other results than JAX, or that cannot be compared because the
-    inputs or outputs have other names, shapes or dtypes."""
+    """Error for a file that computes other results than JAX, or for a comparison that is not
+    possible.
+
+    For example, the number, names, shapes or dtypes of the inputs do not match those of the file.
+    """
 
 
 class SaveError(ConverterError, OSError):
     """Error for a file that cannot be written.
 
-    ``errno`` and ``strerror`` are copied from the error of the operating system. The text of the
-    error is its first argument.
+    ``errno`` and ``strerror`` are those of the operating system's error, or None if there was none.
+    The text of the error is its first argument.
     """
 
     def __str__(self) -> str:

@@ -43,8 +43,8 @@ def named_params(eqn: Any) -> Mapping[str, Any]:
     """Return the parameters of an equation of a jaxpr as the newest JAX would name them.
 
     Before jax 0.8 ``top_k`` has no parameter ``axis``; the last axis is added. The precision
-    ``F16_F16_F32`` is replaced by None, because XLA's compiler for CPUs does not accept that
-    name. Without the name it computes the same result.
+    ``F16_F16_F32`` is replaced by None, because XLA's compiler for CPUs does not accept that name.
+    Without the name it computes the same result. Other parameters are returned unchanged.
     """
     if eqn.primitive.name == "top_k":  # before jax 0.8 it has no axis and uses the last one
         return {"axis": len(eqn.invars[0].aval.shape) - 1, **eqn.params}

@@ -43,7 +43,8 @@ def is_older(version: str, other: str) -> bool:
     """Return True if ``version`` is an older release than ``other``: ``1.9.1`` is older than
     ``1.23``.
 
-    The first three numbers of the texts are compared as numbers. An equal version is not older.
+    The first three numbers of the texts are compared as numbers. An equal version is not older. A
+    missing number is less than any other: ``1.23`` is older than ``1.23.0``.
     """
     first, second = (tuple(map(int, re.findall(r"\d+", text)[:3])) for text in (version, other))
     return first < second

@@ -27,7 +27,12 @@ def bisect(request: BisectionRequest) -> Change | None:
             inputs.
 
     Returns:
-        The first step after which a number is wrong, or None.
+        The step and the element that changed (``Change``), or None if no step changes a number.
+
+    Raises:
+        SpecError: an argument cannot be used.
+        UnsupportedError: the function cannot be converted.
+        CheckError: the number of inputs is wrong, or their sizes violate a constraint.
     """
     if request.specs is None:
         request = replace(request, specs=request.inputs)

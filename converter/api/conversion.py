@@ -60,7 +60,7 @@ def to_onnx(request: FileRequest) -> Export:
             Attention and rotary embeddings are fused from the opset on that has operators for them.
         path: a path at which the model is also saved.
         external_data: true to write the weights to a separate file ``<name>_data``, which always
-            happens above 2 GB; false to forbid it.
+            happens above 2 GB; false to forbid it. It needs ``path``.
         attention_layout: layout of the operands of ``Attention``: [batch, heads, positions, width]
             (``"4d"``) or [batch, positions, heads * width] (``"3d"``). By default it is the faster
             one for the target; for ONNX Runtime this depends on the operations that compute the
@@ -78,9 +78,10 @@ def to_onnx(request: FileRequest) -> Export:
             ``docs/how-to/conversion.md``. With ``"portable"``, the file can run on all targets.
             With ``"standard"``, the file only follows the ONNX standard; it is for runtimes that
             implement the whole standard.
-        input_names: names of the inputs in place of those found in ``fn``. A name that is already
-            used gets a number (``x_1``).
-        output_names: names of the outputs.
+        input_names: names of all inputs, in place of those found in ``fn``. All names of inputs,
+            outputs and parameters must be different. A name found in ``fn`` that is already used
+            gets a number (``x_1``).
+        output_names: names of all outputs, in place of those found in ``fn``.
         channels_first: names of inputs and outputs that are [batch, space…, channels] in the
             function and [batch, channels, space…] in the file.
         verify: true to compare the file with JAX before it is written, as ``check`` does, on drawn
@@ -95,9 +96,13 @@ def to_onnx(request: FileRequest) -> Export:
     With ``CONVERTER_CHECK=1`` in the environment, every step of the conversion is evaluated on
     drawn inputs.
 
+    Returns:
+        The ONNX model with its graph and report, and with its verdict if ``verify`` was requested.
+        ``Export.save`` writes it.
+
     Raises:
         SpecError: an argument cannot be used.
-        UnsupportedError: a primitive has no rule at this opset.
+        UnsupportedError: the function cannot be traced, or a primitive has no rule at this opset.
         CheckError: ``verify`` found that the file does not compute what JAX computes, or a step
             changed a number while ``CONVERTER_CHECK`` was set.
     """
@@ -145,7 +150,8 @@ def _freeze_existing_objects() -> Iterator[None]:
 
 
 def _verify_export(export: Export, request: FileRequest, inputs: Sequence[Any] | None) -> Export:
-    """Compare the export with JAX, and return it with its verdict.
+    """Compare the export with JAX, and return a copy with its verdict, whose report has the
+    branches that did not run.
 
     Arguments:
         inputs: arrays for the function; None to draw inputs.

@@ -13,7 +13,8 @@ from converter.pipeline import passes
 class Obstacle:
     """A reason why a function cannot be converted.
 
-    ``reason`` includes advice. ``lines`` are the lines of the user's source in which it occurs.
+    ``reason`` includes advice. ``lines`` are the lines of the user's source in which it occurs,
+    each once. There may be none.
     """
 
     reason: str
@@ -27,8 +28,8 @@ class Obstacle:
 class Explanation:
     """The obstacles of a conversion; the list is empty if the function can be converted.
 
-    ``is_complete`` is false if tracing stopped at an obstacle, so that later operations were not
-    examined.
+    ``is_complete`` is false if an obstacle was found while tracing or in a pass, so that later
+    operations were not examined.
     """
 
     obstacles: list[Obstacle]
@@ -53,6 +54,9 @@ def explain(request: GraphRequest) -> Explanation:
     All arguments have the same meaning as in ``to_onnx``. An obstacle while tracing or in a pass
     ends the search; it is then the only one, and ``Explanation.is_complete`` is False. Otherwise
     all operations without a rule are listed.
+
+    Raises:
+        SpecError: an argument cannot be used.
     """
     refused: list[UnsupportedError] = []
     try:

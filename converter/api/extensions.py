@@ -38,9 +38,12 @@ def rule(
         operations: primitives, names of primitives, or names of fused structures. If a program has
             its own primitive of a name, the rule applies to that one only.
         since: the first opset that has the operators of the rule. If several rules can be applied,
-            the one with the highest ``since`` is used.
-        ignores: parameters that the rule ignores on purpose. A node with any other parameter is
-            refused.
+            the one with the highest ``since`` is used. Users' rules come before built-in ones.
+        ignores: parameters that the rule ignores on purpose. A node with a parameter that is
+            neither a keyword of the rule nor ignored is refused.
+
+    Raises:
+        ConverterError: the rule has ``**kwargs``, which would accept unknown parameters.
     """
     add = rules.add_user_rule
     return rules.lowers(*map(_find_operation, operations), since=since, ignores=ignores, add=add)
@@ -52,7 +55,7 @@ def expansion(
     """Register a JAX function that is traced in place of one or more primitives.
 
     The result is a decorator, which returns the function unchanged. The function gets the operands
-    as positional arguments and the primitive's parameters as keywords:
+    as positional arguments. Its keyword-only arguments are the parameters of the primitive:
 
         @converter.expansion("my_primitive")
         def _(x, *, alpha):
@@ -60,8 +63,8 @@ def expansion(
 
     Arguments:
         primitives: primitives or names of primitives.
-        ignores: parameters that the function ignores on purpose. A primitive with any other
-            parameter is not expanded.
+        ignores: parameters that the function ignores on purpose. A primitive with a parameter that
+            is neither a keyword-only argument nor ignored is not expanded.
         only: returns True if the function applies to operands of these types with these parameters.
             By default it always applies.
     """

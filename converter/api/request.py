@@ -32,6 +32,9 @@ class FileRequest(GraphRequest):
 
     It adds the path, verification and metadata of the file. Its fields are the arguments of
     ``to_onnx``, which describes them.
+
+    Raises:
+        SpecError: ``external_data`` is passed without ``path``.
     """
 
     path: str | os.PathLike[str] | None = field(default=None, kw_only=True)

@@ -33,8 +33,9 @@ ELIMINATED_OPS = frozenset({*_REWRITTEN_OPS, *FORWARDING_OPS})
 def canonicalize(graph: Graph) -> None:
     """Bring a graph into canonical form, in place.
 
-    Each round applies the rules, folds constants, merges equal nodes and removes dead nodes. The
-    rounds end when nothing changes, or after `MAX_ROUNDS` rounds.
+    First, values without elements are replaced by constants. Each round then applies the rules,
+    folds constants, merges equal nodes and removes dead nodes. The rounds end when nothing changes,
+    or after `MAX_ROUNDS` rounds.
     """
     fill_empty(graph)
     drop_dead(graph)
@@ -71,8 +72,9 @@ def fold_constants(graph: Graph) -> bool:
     """Replace values that depend only on constants by their numbers, in place.
 
     A value is replaced if its numbers take at most `MAX_GROWTH_BYTES` bytes, and if it is an output
-    or an operand of a node that also depends on other values. Broadcasts stay in the graph. Return
-    True if any value was replaced.
+    or an operand of a node that also depends on other values. Broadcasts stay in the graph; the
+    value that is broadcast is replaced. Nodes that nothing reads any more stay in the graph, too.
+    Return True if any value was replaced.
     """
     constants = find_computable(graph, ("const",))
     needed: dict[int, Value] = {}
@@ -90,11 +92,12 @@ def fold_constants(graph: Graph) -> bool:
 
 
 def find_computable(graph: Graph, kinds: Container[str]) -> set[int]:
-    """Return the ids of the values that can be evaluated from values of these kinds alone.
+    """Return the ids of the results of nodes that can be evaluated from values of these kinds
+    alone.
 
     Results of control flow and calls, and values with named sizes, are excluded. So are values that
     are larger than all their sources together plus `EXTRA_BYTES`, and values that depend on
-    excluded ones.
+    excluded ones. Nodes in bodies are included.
 
     Arguments:
         kinds: kinds of values (``Value.kind``), such as "const" or "param".
@@ -116,10 +119,11 @@ def find_computable(graph: Graph, kinds: Container[str]) -> set[int]:
 
 
 def values_read_outside(graph: Graph, inner: Container[int]) -> list[Value]:
-    """Return the values that are read from outside of a set of values.
+    """Return all values that are read from outside of a set of values, whether they belong to the
+    set or not.
 
     These are the inputs of all nodes that compute no value of the set, and the outputs of the graph
-    and its bodies. Values that are not in the set are among the results.
+    and its bodies. A value that is read several times is returned several times.
 
     Arguments:
         inner: ids of the values of the set.

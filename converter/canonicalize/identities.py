@@ -78,7 +78,8 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
 
 
 def _pow(node: Node, editor: Editor) -> Value | None:
-    """Return ``x * sqrt(x)`` for ``x ** 1.5`` if x is known not to be negative, otherwise None.
+    """Return ``x * sqrt(x)`` for ``x ** 1.5`` if x is known not to be negative and has the shape of
+    the result, otherwise None.
 
     The operator ``Pow`` of ONNX takes as long as twenty products.
     """
@@ -98,12 +99,12 @@ _MIRRORED = {ops.gt: ops.lt, ops.ge: ops.le}
 
 
 def _fold_order_comparison(node: Node, editor: Editor) -> Value | None:
-    """Replace a comparison of order with a constant number if the known ranges of both sides decide
-    it.
+    """Replace a comparison (``<``, ``<=``, ``>`` or ``>=``) with a constant number by its result,
+    if the known ranges of both sides decide it.
 
     For example, named dimensions are known to be positive. Some programs compare a mean with zero
     before a division. A comparison that is true is not replaced if an operand may be NaN. Return
-    None if the ranges do not decide it.
+    None if the comparison is not replaced.
     """
     if not any(scalar(v) is not None for v in node.inputs):
         return None
@@ -173,8 +174,11 @@ def _drop_total_order(node: Node, editor: Editor) -> Value | None:
 
 
 def _fold_select(node: Node, _: Editor) -> Value | None:
-    """Return the selected case if the selector is one known number, or if all cases are the same
-    value. Return None otherwise, or if the case has another shape than the result."""
+    """Return the selected case if the selector is a constant of equal numbers, or if all cases are
+    the same value.
+
+    Otherwise return None, also if the case has another shape than the result.
+    """
     selector, cases = source_behind(node.inputs[0], BROADCAST_OPS), node.inputs[1:]
     numbers = known_range(selector) if selector.kind == "const" else None
     if numbers is not None and numbers.low == numbers.high:

@@ -70,8 +70,8 @@ def _canonicalize_transpose(node: Node, editor: Editor) -> Value | None:
     """Merge a transpose with the einsum, transpose or broadcast before it, or make it a reshape.
 
     The einsum must have no other use. A transpose is replaced by a reshape if it moves only axes of
-    size one. It moves before a broadcast if the axes of the broadcast's operand keep their order.
-    Otherwise return None.
+    size one. It is merged into a broadcast if the axes of the broadcast's operand keep their order.
+    Return None if the transpose stays.
     """
     source, order, shape = node.inputs[0], tuple(node.params["permutation"]), node.out.shape
     if (inner := source.producer_if(ops.einsum)) and editor.single_use(source):
@@ -89,7 +89,8 @@ def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
     """Merge a broadcast with the broadcast before it, or drop a reshape before it that adds axes of
     one.
 
-    A broadcast is replaced by a reshape if it only adds axes of size one. Otherwise return None.
+    A broadcast is replaced by a reshape if it only adds axes of size one. Return None if the
+    broadcast stays.
     """
     source, shape = node.inputs[0], node.out.shape
     axes = list(node.params["broadcast_dimensions"])
@@ -106,8 +107,11 @@ def _canonicalize_broadcast(node: Node, editor: Editor) -> Value | None:
 
 
 def _drop_double_reverse(node: Node, editor: Editor) -> Value | None:
-    """Return the operand of two reversals of the same axes, also if there is a transpose between
-    them, which stays. Otherwise return None."""
+    """Merge two reversals in a row, also if there is a transpose between them, which stays.
+
+    Reversals of the same axis cancel each other. Return None if there is no other reversal before
+    this one.
+    """
     view = view_of_operand(view_of(node.out))
     if view is not None and view.op() is ops.transpose:
         view = view_of_operand(view)

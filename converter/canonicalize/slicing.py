@@ -22,8 +22,9 @@ from converter.ir.scalars import scalar
 def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
     """Drop a slice of the whole operand, or merge it with the slice or concatenation before it.
 
-    A slice of a concatenation is replaced by a slice of one of its operands if this operand
-    contains all elements. If a slice has no strides, strides of 1 are added. Return None if nothing
+    Two slices are merged if both have no strides and shorten the same axes. A slice of a
+    concatenation is replaced by a slice of one of its operands if this operand contains all
+    elements. If the parameter ``strides`` is None, strides of 1 are added. Return None if nothing
     changes.
     """
     source, params = node.inputs[0], node.params
@@ -71,7 +72,8 @@ def _unstack(node: Node, editor: Editor) -> list[Value]:
 
 
 def _stack(node: Node, editor: Editor) -> Value:
-    """Return the concatenation of the operands, reshaped with an axis of size one."""
+    """Return the concatenation of the operands, each of which is reshaped with an axis of size
+    one."""
     axis = node.params["axis"] % node.out.rank
     shape = tuple(1 if i == axis else d for i, d in enumerate(node.out.shape))
     return editor.concatenate([editor.reshape(v, shape) for v in node.inputs], axis)
@@ -161,8 +163,8 @@ class SpreadEntries:
 
 
 def _spread_entries(value: Value) -> SpreadEntries | None:
-    """Return the operand of a pad that inserts one zero between neighbouring entries of one axis,
-    and at most one zero after the last entry. Return None for other values."""
+    """Match a pad that inserts one zero between neighbouring entries of one axis, and at most one
+    zero after the last entry. Return its operand with the axis. Return None for other values."""
     pad = value.producer_if(ops.pad)
     if pad is None or scalar(pad.inputs[1]) != 0:
         return None
@@ -230,8 +232,10 @@ def _gather_to_slice(node: Node, editor: Editor) -> Value | None:
 
 
 def _constant_step(column: np.ndarray) -> int | None:
-    """Return the positive difference between consecutive numbers, 0 if all numbers are the same, or
-    None for other numbers."""
+    """Return the positive difference between consecutive numbers, if it is always the same.
+
+    Return 0 if all numbers are equal or if there is only one, and None for other numbers.
+    """
     steps = np.diff(column.astype(np.int64))
     if not steps.size or not steps.any():
         return 0
@@ -259,11 +263,12 @@ def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
 
 
 def _keeps_axis_position(node: Node, varying_axes: list[int]) -> bool:
-    """Return True if the axis that the indices of a gather select has the same position in the
-    result.
+    """Return True if the axis along which the indices of a gather differ has the same position
+    among the other axes in the result as in the operand.
 
-    ``varying_axes`` contains the axis along which the indices differ, or no axis; then return
-    False. A slice for each index has one element along it, and may keep an axis of size one for it.
+    ``varying_axes`` contains this axis, or no axis. Return False if there is none, or if each index
+    reads more than one element along it. An axis of size one that the gather keeps for these
+    elements is ignored.
     """
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     if not varying_axes or sizes[varying_axes[0]] != 1:

@@ -47,7 +47,10 @@ Source: TypeAlias = View | tuple[View, View]
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive elements of an axis, ``size`` of them, with the values that they have."""
+    """Consecutive elements of an axis, ``size`` of them.
+
+    ``source`` is a view of their values, or a pair of views of which the elements alternate.
+    """
 
     size: int
     source: Source
@@ -65,9 +68,13 @@ def join_updates(node: Node, editor: Editor) -> Value | None:
             second one, at constant indices.
 
     Returns:
-        The concatenation. None if the indices are of another kind, if the scatters overlap in a way
-        that cannot be split into parts, if there are more than `MAX_PARTS`, or if a part has
-        elements of several operands of a concatenation.
+        The concatenation, or the part if there is only one. None if the indices are of another
+        kind, if
+        the array that the scatter writes to is not one that is worth joining (`_continues_chain`),
+        if the
+        size of the axis is symbolic, if the scatters overlap in a way that cannot be split into
+        parts, if there are
+        more than `MAX_PARTS`, or if a part has elements of several operands of a concatenation.
     """
     update = known_update(node)
     if update is None or not dims.is_static(node.out.shape[update.axis]):
@@ -120,8 +127,8 @@ def _is_interleaved(value: Value) -> bool:
 def known_update(node: Node) -> KnownUpdate | None:
     """Return which elements of an axis a scatter overwrites, if its indices are constant.
 
-    Return None if the indices are not constant, or if the elements are neither consecutive along
-    one axis nor every second one.
+    Return None if the indices are not constant, if a window is not within the array, or if the
+    elements are neither consecutive along one axis nor every second one.
     """
     x, indices, updates = node.inputs
     numbers, array = node.params["dimension_numbers"], indices.const
@@ -144,8 +151,8 @@ def known_update(node: Node) -> KnownUpdate | None:
 def _update_along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> KnownUpdate | None:
     """Return the elements of an axis that a scatter overwrites, or None.
 
-    Return None for several windows unless these are single elements at a distance of 1 or 2, and
-    for windows that are not within the array.
+    Return None for several windows unless these are single elements, each 1 or 2 after the one
+    before, and for windows that are not within the array.
 
     Arguments:
         node: the scatter.
@@ -193,7 +200,7 @@ def _find_parts(value: Value, axis: int) -> list[Part] | None:
 
 
 def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
-    """Return the parts of an array of which a scatter overwrites every second element, or None.
+    """Return all parts of an array of which a scatter overwrites every second element, or None.
 
     The elements between them must be overwritten by another such scatter, or be of one operand of a
     concatenation, or be one number.
@@ -224,13 +231,14 @@ def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
 
 
 def _is_in_concatenation(view: View) -> bool:
-    """Return True if a view is of a concatenation and all its elements are of one operand.
-    Operations that only move elements are looked through."""
+    """Return True if all elements of a view are of one operand of a concatenation. Operations that
+    only move elements are looked through."""
     return view_of_concatenated_operand(_view_of_origin(view)) is not None
 
 
 def _is_of_one_operand(view: View) -> bool:
-    """Return False if a view is of a concatenation and has elements of several operands.
+    """Return False if a view has elements of several operands of a concatenation, and True for
+    every other view.
 
     A chain of many updates would otherwise become slices of concatenations of slices.
     """

@@ -45,8 +45,7 @@ def is_key(array: Any) -> bool:
 
 @cache
 def _is_extended(dtype: Any) -> bool:
-    """Return True if a dtype is one of JAX's extended dtypes, such as the dtype of PRNG keys. The
-    result is cached, because every value asks for it."""
+    """Return True if a dtype is one of JAX's extended dtypes, such as the dtype of PRNG keys."""
     return bool(jax.numpy.issubdtype(dtype, jax.dtypes.extended))
 
 
@@ -84,7 +83,7 @@ def key_numbers(array: Any) -> Any:
 
 def to_graph_array(array: Any) -> Any:
     """Return an array in the form that it has in the graph: keys as uint32 numbers, complex numbers
-    as pairs of real numbers, and other arrays unchanged."""
+    as real and imaginary parts on a last axis, and other arrays unchanged."""
     return pack_complex(key_numbers(array))
 
 
@@ -114,8 +113,8 @@ def special_kind(avals: Iterable[Any]) -> str:
 
 @lru_cache
 def _compile_once(primitive: Any, **params: Any) -> Callable[..., Any]:
-    """Return the compiled function of a primitive with these parameters. It is cached, because JAX
-    would compile it again in every call."""
+    """Return the compiled function of a primitive with these parameters, the same function for the
+    same arguments."""
     return jax.jit(partial(primitive.bind, **params))
 
 
@@ -169,8 +168,8 @@ def new_literal(atom: Any) -> Value:
 
 
 def node_appender(nodes: list[Node]) -> Editor:
-    """Return an editor that appends its new nodes to this list. The list may belong to no graph
-    yet."""
+    """Return an editor that appends its new nodes to this list. The nodes need not belong to a
+    graph."""
     editor = Editor(Graph([], [], []))
     editor.nodes = nodes
     return editor
@@ -186,8 +185,8 @@ def new_parameter(name: str, leaf: Any) -> Value:
 class Constants:
     """Values for the arrays that a traced function captures, one value for each array.
 
-    A float or complex array with a known name becomes a parameter. All others become constants:
-    masks and index tables are known during the conversion.
+    A float or complex array that is one of ``named`` becomes a parameter. All others become
+    constants: masks and index tables are known during the conversion.
 
     Arguments:
         named: names and arrays of the models that the function uses.
@@ -202,7 +201,8 @@ class Constants:
         self._values: dict[int, tuple[Value, Any]] = {}
 
     def value(self, array: Any) -> Value:
-        """Return the value of a captured array, the same one for the same array."""
+        """Return the value of a captured array, the same one whenever it is called with the same
+        object."""
         if id(array) not in self._values:
             floats = jax.numpy.issubdtype(array.dtype, jax.numpy.inexact)
             name = floats and (self._by_id.get(id(array)) or self._name_by_content(array))
@@ -212,14 +212,14 @@ class Constants:
         return self._values[id(array)][0]
 
     def params(self) -> list[Value]:
-        """Return the values so far that are parameters."""
+        """Return the parameters among the values that were requested so far, in this order."""
         return [value for value, _ in self._values.values() if value.kind == "param"]
 
     def _name_by_content(self, array: Any) -> str:
         """Return the name of a known numpy array with the same numbers, shape and dtype, or "".
 
-        JAX copies the numpy arrays that it captures, so that they cannot be identified by object.
-        Each known array is returned once only.
+        JAX copies the numpy arrays that it captures, so that they cannot be identified by object. A
+        known array whose name was returned is not found again.
         """
         for i, (name, leaf) in enumerate(self._unmatched):
             have_same_type = leaf.shape == array.shape and leaf.dtype == array.dtype

@@ -171,10 +171,11 @@ def _closed(jaxpr: Any) -> Any:
 
 
 def branch_without_checks(eqn: Any) -> Any:
-    """Return the branch of a conditional whose other branches raise errors of Equinox.
+    """Return the branch of a conditional whose other branches all raise errors of Equinox, else
+    None.
 
-    Equinox's checks are conditionals, and a file never takes a branch that raises. Return None if
-    no branch raises, or if more or fewer than one does not.
+    Equinox's checks are conditionals, and a file never takes a branch that raises. The result is
+    None unless exactly one of several branches raises no such error.
     """
     branches = eqn.params["branches"]
     remaining = [branch for branch in branches if not _raises(branch)]

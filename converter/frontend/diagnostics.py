@@ -60,9 +60,9 @@ def explain_error(
     """Return an error that explains why the user's function cannot be traced, or None.
 
     If the function can be traced with numbers for the named dimensions, these are the cause: the
-    error names them, and a remedy. The message explains the cause if Python code needs the numbers
-    of a traced array, and suggests ``jax.vmap`` if that would help. None means that the function
-    raised the error for another reason.
+    error names them, and a remedy. Otherwise the error explains that Python code needs the numbers
+    of a traced array, or suggests ``jax.vmap``, if one of these applies. None means that the
+    function raised the error for another reason.
 
     Arguments:
         error: the error that tracing raised.
@@ -105,11 +105,12 @@ def explain_error(
 def translate_errors(
     name: str, operands: Sequence[Value], sources: Sequence[Any]
 ) -> Iterator[None]:
-    """Turn errors while the replacement of a primitive is traced into `UnsupportedError`.
+    """Turn errors into `UnsupportedError` in a ``with`` block that traces the replacement of a
+    primitive.
 
     An `UnsupportedError` gets the source line of the primitive. If the operands have named
     dimensions, an error of `RAISED` is replaced by an `UnsupportedError` that contains their names.
-    Other errors are returned unchanged.
+    Other errors are raised unchanged.
 
     Arguments:
         name: the name of the primitive.
@@ -130,14 +131,15 @@ def translate_errors(
 
 
 def check_reshape_sizes(shapes: Sequence[Shape], sources: Sequence[Any]) -> None:
-    """Check that a reshape does not equate a named dimension with a number, which JAX accepts.
+    """Raise `UnsupportedError` if a reshape equates a named dimension with a number, which JAX
+    accepts.
 
     Arguments:
         shapes: the shapes before and after the reshape.
         sources: JAX's source locations of the reshape, innermost first.
 
     Raises:
-        UnsupportedError: the numbers of elements have different named dimensions.
+        UnsupportedError: the numbers of elements before and after have different named dimensions.
     """
     before, after = map(size_product, shapes)
     if unmatched := sorted(size_names(before) ^ size_names(after)):
@@ -148,10 +150,10 @@ def check_reshape_sizes(shapes: Sequence[Shape], sources: Sequence[Any]) -> None
 def minimal_subset(
     works: Callable[[Sequence[T]], bool], items: Sequence[T], required: Sequence[T] = ()
 ) -> list[T]:
-    """Return a minimal list of items that makes a test succeed.
+    """Return a minimal list of items that makes a test succeed, in their original order.
 
-    All items together must make it succeed, and further items must not make it fail. The search is
-    binary (QuickXplain; Junker, 2004).
+    All items together must make it succeed, and further items must not make it fail. At least one
+    item is returned. The search is binary (QuickXplain; Junker, 2004).
 
     Arguments:
         works: the test: returns True if these items are enough.

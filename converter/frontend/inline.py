@@ -212,7 +212,7 @@ class Inliner:
         return self.append(node, nodes)
 
     def call_node(self, eqn: Any, closed: Any, inputs: list[Value]) -> Node:
-        """Return the node of a call that is not inlined.
+        """Return the node of a call that is not inlined. Calls inside its body are inlined.
 
         Arguments:
             eqn: the equation of the call; its function's name becomes a parameter of the node.
@@ -259,9 +259,11 @@ def _types(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 
 def _float0_tangents(eqn: Any, nodes: list[Node]) -> list[Value]:
-    """Append constants of False for the outputs of an equation, which have the dtype float0.
+    """Return False, broadcast to its shape, for each output of an equation. All outputs have the
+    dtype float0.
 
-    The tangent of an integer has this dtype. It has no values, and ONNX has no such dtype.
+    The tangent of an integer has this dtype. It has no values, and ONNX has no such dtype. The
+    nodes of the broadcasts are appended to ``nodes``.
     """
     shapes = [as_shape(v.aval.shape) for v in eqn.outvars]
     return [node_appender(nodes).broadcast(const(False), shape, ()) for shape in shapes]
@@ -272,7 +274,7 @@ def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
 
     Its parameters are the parameters of the equation without `HINTS`. If an operand or result is a
     key or a complex number, the node's meaning is the primitive on keys or complex numbers, and its
-    operation is a separate variant.
+    operation is a separate variant (`ops.op_variant`).
 
     Arguments:
         eqn: an equation of a jaxpr.
@@ -337,7 +339,8 @@ def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
 def _inline_while(inliner: Inliner, eqn: Any, inputs: list[Value], nodes: list[Node]) -> Node:
     """Return the node of a ``while`` loop, whose condition and body capture their constants.
 
-    Under ``vmap`` the condition has an element for each lane; see `_batched_while`.
+    Under ``vmap`` the condition has an element for each lane (entry of the batch); see
+    `_batched_while`.
     """
     n_cond, n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     cond = inliner.nested_graph(eqn.params["cond_jaxpr"], inputs[:n_cond])

@@ -38,8 +38,11 @@ class Interface:
     outputs: frozenset[int] = frozenset()
 
     def to_file_arrays(self, arrays_or_numbers: Sequence[Any]) -> list[Any]:
-        """Return the arrays for the inputs of the file. The function's arrays, or Python numbers,
-        are given in the same order with the function's axes."""
+        """Return the arrays for the inputs of the file.
+
+        ``arrays_or_numbers`` are the function's arrays or Python numbers, in the order of the
+        inputs and with the function's axes. PRNG keys and complex numbers are returned as they are.
+        """
         numbers = (bool, int, float, complex)
         arrays: list[Any] = [
             jax.numpy.asarray(a) if isinstance(a, numbers) else a for a in arrays_or_numbers
@@ -47,8 +50,13 @@ class Interface:
         return [np.moveaxis(a, -1, 1) if i in self.inputs else a for i, a in enumerate(arrays)]
 
     def wrap(self, fn: Callable[..., Any]) -> Callable[..., list[Any]]:
-        """Return a function from the arrays of the file's inputs to the list of its outputs, which
-        calls ``fn`` with its own arguments and axes."""
+        """Return a function that calls ``fn`` with the arrays of the file's inputs, as positional
+        arguments.
+
+        It passes the arrays to ``fn`` as its own arguments, with its own axes, and returns the list
+        of its results with the axes of the file's outputs. PRNG keys and complex numbers among the
+        results are returned as they are.
+        """
         moved = jax.numpy.moveaxis
 
         def call(*arrays: Any) -> list[Any]:
@@ -83,7 +91,8 @@ class ConvertedFunction:
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The function of its inputs only: ``params`` are bound as the first argument."""
+        """The function of its inputs only: ``params`` are bound as the first argument, if there are
+        any."""
         fn, _, _ = unwrap_traced(self.fn, self.specs, self.kwargs)
         return fn if self.params is None else partial(fn, self.params)
 
@@ -117,7 +126,8 @@ class ConvertedFunction:
 
 
 def _indices_of_names(names: Sequence[str], selected: Collection[str]) -> list[int]:
-    """Return the positions in ``names`` of the selected ones."""
+    """Return the positions in ``names`` of the selected ones. A selected name that is missing there
+    is ignored."""
     return [i for i, name in enumerate(names) if name in selected]
 
 
@@ -180,11 +190,13 @@ def _rename_values(
         inputs: names for all inputs, or None to keep those found in the function.
         outputs: names for all outputs, or None to keep those found in the function.
 
-    A name that was found gets a number if a parameter, or an earlier input or output, has it.
-    Parameters keep their names, because their values are found by name.
+    A name that was found gets a number if a parameter, an earlier input or output, or a name in
+    ``inputs`` or ``outputs`` is equal. Parameters keep their names, because their values are found
+    by name.
 
     Raises:
-        SpecError: there are more or fewer names than inputs or outputs, or a name occurs twice.
+        SpecError: there are more or fewer names than inputs or outputs, or a given name occurs
+            twice or is that of a parameter.
     """
     for names, count, argument in (
         (inputs, len(graph.inputs), "input_names"),
@@ -218,8 +230,8 @@ def unwrap_traced(
     the arguments are returned unchanged.
 
     Raises:
-        SpecError: specs are missing, or were passed for a trace that has its own, or the function
-            is an ``Exported``, which holds no operations of JAX.
+        SpecError: specs are missing, or specs or keyword arguments were passed for a trace that has
+            its own, or the function is an ``Exported``, which holds no operations of JAX.
     """
     if isinstance(fn, export.Exported):
         raise SpecError(

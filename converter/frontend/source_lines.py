@@ -27,9 +27,8 @@ _LINE = re.compile(r"(?P<file>.+?):(?P<rest>\d+.*)")
 def line_of(sources: Iterable[Any]) -> str:
     """Return the user's source line of an equation as text: ``models/layers.py:44 (gelu)``.
 
-    It is the innermost frame outside of installed packages and the converter. Otherwise it is the
-    innermost frame outside of JAX and the converter. If JAX recorded none, it is "unknown source
-    line".
+    It is the innermost frame in a user's file (`is_user_file`). If there is none, it is the
+    innermost frame outside of JAX and the converter, and otherwise "unknown source line".
 
     Arguments:
         sources: JAX's source locations of the equation and of the calls around it, innermost first.
@@ -45,7 +44,7 @@ def line_of(sources: Iterable[Any]) -> str:
 
 def is_user_file(file: str) -> bool:
     """Return True if the path of a source file is neither in an installed package nor in the
-    converter."""
+    converter, and is no name in brackets such as ``<stdin>``."""
     return not file.startswith(_INSTALLED)
 
 

@@ -114,10 +114,12 @@ def _is_named(path: Path) -> bool:
 
 
 def _is_leaf(spec: Any) -> bool:
-    """Return True if an object is one spec, and not a pytree of specs.
+    """Return True if the search for specs in a pytree has to stop at an object, because it is one
+    spec.
 
     Lists and tuples are one spec if they are a shape, such as ``("B", 3)`` or ``()``, or a pair of
-    a shape and a dtype. A named tuple is a pytree.
+    a shape and a dtype. A named tuple is a pytree. The result for an array is False, because an
+    array is a leaf of a pytree in any case.
     """
     if not isinstance(spec, (list, tuple)):
         return isinstance(spec, (jax.ShapeDtypeStruct, np.generic))
@@ -193,8 +195,8 @@ def input_names(fn: Callable[..., Any], paths: Sequence[Path], skip_params: bool
     ``batch.image``.
 
     Arguments:
-        fn: the function, whose signature has the names of positional arguments. Arguments without a
-            known name are ``input_0``, ``input_1`` …
+        fn: the function, whose signature has the names of positional arguments. If it has too few,
+            or is unknown, all positional arguments are ``input_0``, ``input_1`` …
         paths: the path of each input in the pair of positional and keyword arguments.
         skip_params: true if the first argument of ``fn`` are the parameters, which are no input.
     """
@@ -229,8 +231,8 @@ def output_names(tree: Any) -> list[str]:
     returns.
 
     Leading numbers are left out if the names stay different: ``logits`` for ``0.logits``, otherwise
-    ``output_0.logits``. An output whose path has only numbers is named by its position,
-    ``output_1``.
+    ``output_0.logits``. An output whose path has only numbers, or is empty, is named by its
+    position among all outputs, ``output_1``.
     """
     paths = [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
     short = [re.sub(r"^(\d+(\.|$))+", "", path) for path in paths]
@@ -244,7 +246,7 @@ def output_names(tree: Any) -> list[str]:
 
 
 def check_outputs(returned: Any) -> None:
-    """Raise `SpecError` if a value that the user's function returned has a leaf that is neither an
+    """Raise `SpecError` if a leaf of the value that the user's function returned is neither an
     array nor a number."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(returned)[0]:
         numbers = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -347,7 +349,8 @@ def _globals_read(fn: FunctionType) -> dict[str, Any]:
 
 
 def changed_leaves(module: Any, leaves: Sequence[Any]) -> list[str]:
-    """Return the names of arrays that a call replaced in a module, as stateful Flax NNX modules do.
+    """Return the names of arrays that a call replaced by other objects in a module, as stateful
+    Flax NNX modules do.
 
     Arguments:
         module: the module after the call.

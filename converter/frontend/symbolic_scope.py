@@ -85,7 +85,7 @@ def _constrained_scope(specs: Sequence[Any], constraints: Sequence[str]) -> expo
 
 
 def _words(text: str) -> list[str]:
-    """Return the names in a text, such as ``["mod", "h"]`` for ``mod(h, 16)``."""
+    """Return all names in a text. For ``mod(h, 16)`` they are ``["mod", "h"]``."""
     return re.findall(r"[A-Za-z_]\w*", text)
 
 

@@ -74,9 +74,10 @@ def trace(
         constraints: constraints of the named dimensions, as text.
         kept_calls: names of functions whose calls are kept.
 
-    Arrays that ``fn`` closes over become parameters if they are found in a module that it wraps,
-    otherwise constants. If ``fn`` needs the values of an array in Python, this array is also a
-    constant.
+    Arrays that ``fn`` closes over become parameters if they are float or complex arrays of a module
+    that it wraps, otherwise constants. If ``fn`` needs the values of an array in Python, this array
+    is also a constant. A warning is given for a model that replaces its own arrays in the call, and
+    for each kind of primitive that has no effect in a file and is dropped.
 
     Raises:
         SpecError: an argument cannot be used, or the function returns no array.
@@ -137,7 +138,7 @@ def _warn(changed: Iterable[str], dropped: Iterable[str]) -> None:
 
 
 def _list_paths(paths: Sequence[str]) -> str:
-    """Return up to three paths as text, and the number of further ones."""
+    """Return up to three paths as text, followed by the number of further ones, if any."""
     suffix = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return ", ".join(paths[:3]) + suffix
 
@@ -240,8 +241,8 @@ def _refuse_empty_types(outputs: Sequence[Any]) -> None:
 
 
 def source_line(node: Node) -> str:
-    """Return the user's source line that a node comes from, such as ``models/layers.py:44
-    (gelu)``."""
+    """Return the user's source line that a node comes from, such as ``models/layers.py:44 (gelu)``,
+    or "unknown source line"."""
     return line_of(node.source)
 
 

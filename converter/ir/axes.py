@@ -59,7 +59,8 @@ class View(NamedTuple):
         return self.base.node.op if self.base.node is not None else None
 
     def node(self) -> Node:
-        """Return the node that computes the base."""
+        """Return the node that computes the base, which must not be an input, a parameter or a
+        constant."""
         assert self.base.node is not None
         return self.base.node
 
@@ -67,16 +68,18 @@ class View(NamedTuple):
     def axes(self) -> tuple[int | None, ...]:
         """Axis of the base for each axis of the view, or None.
 
-        None stands for an axis along which elements are repeated, and for an axis of several
-        factors.
+        The axis may be cut, reversed or have a stride. None stands for an axis along which nothing
+        varies, also one of size one, and for an axis of several factors.
         """
         return tuple([g[0].axis if len(g) == 1 else None for g in self.groups])
 
     @property
     def has_full_axes(self) -> bool:
-        """True if each axis of the view is a full axis of the base, or has size one.
+        """True if every axis of the view is a full axis of the base, or one along which nothing
+        varies.
 
-        The axes may be permuted or repeated. They may not be cut, reversed, split or merged.
+        The axes may have any order. An axis of the view may not be cut, reversed, split or merged.
+        An axis of the base that is missing in the view is read at position 0.
         """
         shape = self.base.shape
         for group in self.groups:
@@ -87,25 +90,29 @@ class View(NamedTuple):
 
     def varies_only_along(self, along: Sequence[int]) -> bool:
         """Return True if the view's elements vary along no other axes than ``along``, which are
-        axes of the view."""
+        axes of the view. They need not vary along all of them."""
         return not any(group for i, group in enumerate(self.groups) if i not in along)
 
     def is_writable(self) -> bool:
-        """Return True if ``emit_view`` can compute the view.
+        """Return True if the entries along each axis of the base nest without gaps
+        (`nested_factors`).
 
-        It can if the entries along each axis of the base nest without gaps (`nested_factors`).
+        ``emit_view`` needs that. It also fails if a slice would need a symbolic stride, which is
+        not checked here.
         """
         return all(self.nested_factors(axis) is not None for axis in range(self.base.rank))
 
     def factors(self, axis: int) -> list[Factor]:
-        """Return the factors of the view that go along this axis of the base."""
+        """Return the factors of the view that go along this axis of the base, in the order of the
+        view."""
         return [f for group in self.groups for f in group if f.axis == axis]
 
     def nested_factors(self, axis: int) -> list[Factor] | None:
-        """Return the factors along an axis of the base, the slowest first.
+        """Return the factors along an axis of the base, the slowest first. The list is empty if
+        there are none.
 
         Return None if they leave gaps or overlap: each stride must be the product of stride and
-        size of the next faster factor.
+        size of the next faster factor. The fastest factor may have any stride.
         """
         factors = self.factors(axis)
         if len(factors) < 2:
@@ -140,10 +147,11 @@ class View(NamedTuple):
         return real <= set(self.axes)
 
     def has_no_repeated_axes(self, shape: Shape) -> bool:
-        """Return True if each axis of a view of this shape has factors that account for its full
-        size.
+        """Return True if no axis of a view of this shape only repeats one element.
 
-        An axis along which one element is repeated has no factors.
+        The factors of each axis must account for its full size. An axis along which nothing varies
+        has no factors. An axis that repeats several elements, such as that of a ``tile``, is
+        allowed.
         """
         sizes = (dims.size_product([f.size for f in group]) for group in self.groups)
         return all(dims.is_same_dim(size, d) for size, d in zip(sizes, shape, strict=True))
@@ -154,14 +162,15 @@ class View(NamedTuple):
         return tuple(d if group else 1 for group, d in zip(self.groups, shape, strict=True))
 
     def select_axes(self, axes: Iterable[int | None]) -> View:
-        """Return the view with the selected axes in this order. None adds an axis along which
-        nothing varies."""
+        """Return the view with the selected axes in this order. Axes that are left out are read at
+        their first entry. None adds an axis along which nothing varies."""
         return self._replace(groups=tuple(() if a is None else self.groups[a] for a in axes))
 
     def merge_axes(self, parts: Sequence[Sequence[int]], sizes: Mapping[int, Dim]) -> View:
         """Return the view in which the axes of each part are merged into one axis.
 
-        ``parts`` are lists of axes of the view. ``sizes`` contains the size of each axis.
+        ``parts`` are lists of axes of the view, the slowest first. Axes that are in no part are
+        left out. ``sizes`` contains the size of each axis along which nothing varies.
         """
         parts_factors = [
             [self.groups[a] or (Factor(None, 0, sizes[a]),) for a in part] for part in parts
@@ -170,7 +179,7 @@ class View(NamedTuple):
 
     def replace_axis(self, axis: int, base_axis: int) -> View:
         """Return the view with its axis ``axis`` replaced by the full axis ``base_axis`` of the
-        base."""
+        base. The position of the first element is not changed."""
         groups = list(self.groups)
         groups[axis] = as_group([Factor(base_axis, 1, self.base.shape[base_axis])])
         return self._replace(groups=tuple(groups))
@@ -203,18 +212,19 @@ class View(NamedTuple):
     def rebase(self, base: Value, axes: Iterable[int | None]) -> View:
         """Return the same elements as a view of another base.
 
-        ``axes`` contains the axis of the new base for each axis of the old base, or None if
-        elements are repeated along it.
+        ``axes`` contains, for each axis of the old base, the axis of the new base, or None if
+        elements are repeated along it. The elements of the old base must be those of the new base
+        along these axes.
         """
         view = self.compose(view_of(base, axes))
         assert view is not None, (self, base)
         return view
 
     def operand(self, index: int) -> View:
-        """Return the same positions as a view of an operand of the elementwise node that computes
-        the base.
+        """Return the same positions as a view of operand number ``index`` of the elementwise node
+        that computes the base.
 
-        ``index`` is the number of the operand. It may be broadcast by the node.
+        The node may broadcast the operand as numpy does.
         """
         value, shape = self.node().inputs[index], self.base.shape
         if dims.is_same_shape(value.shape, shape):
@@ -228,9 +238,10 @@ class View(NamedTuple):
 
 
 def view_of(base: Value, axes: Iterable[int | None] | None = None) -> View:
-    """Return the view of a value along these of its axes, by default along all of them in order.
+    """Return the view of a value along the given axes, by default along all of its axes in order.
 
-    None is an axis along which nothing varies.
+    None in ``axes`` adds an axis along which nothing varies. An axis of size one has no factor in
+    the view.
     """
     shape = base.shape
     selected = range(len(shape)) if axes is None else axes
@@ -338,10 +349,11 @@ class _Digits:
         self.high: list[Dim] = [0] * len(self.group)
 
     def start_at(self, index: Dim, starts: list[Dim]) -> bool:
-        """Let the outer view start at an index of the axis, and move ``starts``, positions in the
-        base, to it.
+        """Split the index of the axis at which the outer view starts into digits.
 
-        Return False if the index cannot be split into digits, because sizes are symbolic.
+        The distances of these digits are added to ``starts``, the position of the view's first
+        element in the base, in place. Return False if the index cannot be split, because sizes are
+        symbolic.
         """
         for i in range(len(self.group) - 1, 0, -1):
             size = self.group[i].size

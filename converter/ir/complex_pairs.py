@@ -19,7 +19,7 @@ class Pair(NamedTuple):
 
 @cache
 def is_complex(dtype: Any) -> bool:
-    """Return True if a dtype is complex. The result is cached, because every value is tested."""
+    """Return True if a dtype is complex."""
     return bool(jnp.issubdtype(dtype, jnp.complexfloating))
 
 
@@ -39,7 +39,8 @@ def real_type(shape: Any, dtype: Any) -> tuple[Any, Any]:
 
 
 def pack_complex(array: Any) -> Any:
-    """Return a complex array as a real array with a trailing axis of two.
+    """Return a complex array as a real array with a trailing axis of two, the real and the
+    imaginary part.
 
     A real array is returned unchanged.
     """
@@ -52,7 +53,7 @@ def pack_complex(array: Any) -> Any:
 
 
 def unpack_complex(array: Any, rank: int) -> Any:
-    """Return the complex array of this rank that a real array of rank + 1 represents.
+    """Return the complex array of rank ``rank`` that a real array of rank + 1 represents.
 
     The last axis of the real array has the two parts. An array of another rank, or a complex one,
     is returned unchanged.

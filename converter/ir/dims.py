@@ -23,13 +23,13 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 
 def is_static(dim: Dim) -> bool:
-    """Return True if a dimension is an integer, and False if it is an expression of named
-    dimensions."""
+    """Return True if a dimension is a Python integer, and False if it is an expression of named
+    dimensions. A numpy integer is not static; see `as_dim`."""
     return isinstance(dim, int)
 
 
 def all_static(shape: Iterable[Dim]) -> bool:
-    """Return True if all dimensions are integers."""
+    """Return True if all dimensions are Python integers."""
     return all(is_static(d) for d in shape)
 
 
@@ -46,8 +46,8 @@ def as_shape(shape: Iterable[Dim]) -> Shape:
 
 
 def size_product(dims: Sequence[Dim]) -> Dim:
-    """Return the product of dimensions: a Python integer, which cannot overflow, or an
-    expression."""
+    """Return the product of dimensions: a Python integer, or an expression of named dimensions. It
+    is 1 if there are no dimensions."""
     return as_dim(math.prod(dims))
 
 
@@ -82,8 +82,8 @@ def is_at_least(dim: Dim, least: int) -> bool:
 
 
 def clip_at_zero(dim: Dim) -> Dim:
-    """Return ``max(dim, 0)``. It is an expression if the sign depends on the sizes of the named
-    dimensions."""
+    """Return ``max(dim, 0)``. It is ``dim`` itself if ``dim >= 0`` is proved for all sizes of the
+    named dimensions."""
     if is_static(dim):
         return max(dim, 0)
     if is_at_least(dim, 0):
@@ -100,8 +100,11 @@ def dilated_size(size: Dim, inner: int) -> Dim:
 
 
 def exact_quotient(divisor: Dim, dividend: Dim) -> Dim | None:
-    """Return ``dividend / divisor`` if it is an integer for all sizes of the named dimensions, else
-    None."""
+    """Return ``dividend / divisor`` if it is proved to be an integer for all sizes of the named
+    dimensions.
+
+    Otherwise return None, also for a divisor of zero.
+    """
     if is_static(dividend) and is_static(divisor):
         return dividend // divisor if divisor and dividend % divisor == 0 else None
     if is_same_dim(divisor, dividend):
@@ -115,7 +118,11 @@ def exact_quotient(divisor: Dim, dividend: Dim) -> Dim | None:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """Return the shape to which numpy broadcasts these shapes, or None if they are incompatible."""
+    """Return the shape to which numpy broadcasts these shapes, or None if they are incompatible.
+
+    A named dimension is compatible with one and with an equal expression only. The result is () if
+    there are no shapes.
+    """
     rank = max((len(s) for s in shapes), default=0)
     out: list[Dim] = [1] * rank
     for shape in shapes:
@@ -135,7 +142,7 @@ def expand_with_ones(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
 
 
 def shape_text(shape: Shape) -> str:
-    """Return the sizes, separated by commas."""
+    """Return the sizes as text, separated by commas, without brackets."""
     return ",".join(str(d) for d in shape)
 
 
@@ -158,11 +165,11 @@ def fold_dims(dim: Dim, leaf: Callable[[str | int], T], apply: Callable[[str, li
     """Fold a dimension expression bottom up: compute a result for each part from the results of its
     parts.
 
-    ``leaf`` gets each name or integer. ``apply`` gets an operation (add, sub, mul, pow, neg,
-    floordiv, mod, max, min) and the results of its operands. The grammar is that of
-    ``jax.export.symbolic_shape``.
+    ``dim`` is a dimension, or its text. ``leaf`` gets each name or integer. ``apply`` gets an
+    operation (add, sub, mul, pow, neg, floordiv, mod, max, min) and the results of its operands.
+    The grammar is that of ``jax.export.symbolic_shape``.
 
-    **Raises** `SpecError` for an expression with another operation.
+    **Raises** `SpecError` for syntax outside of this grammar, such as a subscript.
     """
 
     def fold_node(node: ast.expr) -> T:
@@ -197,7 +204,8 @@ INTEGER: dict[str, Callable[..., int]] = {
 
 
 def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """Return the integer value of a dimension. ``sizes`` contains the size of each name in it."""
+    """Return the integer value of a dimension, or of its text. ``sizes`` must contain the size of
+    each name in it."""
     if is_static(dim):
         return dim
     return fold_dims(
@@ -208,8 +216,8 @@ def evaluate_dim(dim: Dim, sizes: Mapping[str, int]) -> int:
 def substitute_sizes(params: Any, sizes: Mapping[str, int]) -> Any:
     """Return node parameters with every symbolic dimension replaced by its value.
 
-    Dicts, tuples and lists are searched. ``sizes`` contains the size of each named dimension.
-    Anything else is returned unchanged.
+    Dicts, tuples and lists are searched, and copied. Anything else is returned unchanged, also
+    named tuples. ``sizes`` must contain the size of each named dimension.
     """
     if isinstance(params, dict):
         return {k: substitute_sizes(v, sizes) for k, v in params.items()}

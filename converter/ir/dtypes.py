@@ -18,14 +18,16 @@ def is_integer(dtype: Any) -> bool:
 
 
 def highest(dtype: Any) -> float | int | bool:
-    """Return the largest value of a dtype: infinity, the largest integer or True."""
+    """Return the largest value of a dtype: infinity for every float dtype, the largest integer, or
+    True for Booleans."""
     if is_float(dtype):
         return math.inf
     return int(jnp.iinfo(dtype).max) if is_integer(dtype) else True
 
 
 def lowest(dtype: Any) -> float | int | bool:
-    """Return the smallest value of a dtype: minus infinity, the smallest integer or False."""
+    """Return the smallest value of a dtype: minus infinity for every float dtype, the smallest
+    integer, or False for Booleans."""
     if is_float(dtype):
         return -math.inf
     return int(jnp.iinfo(dtype).min) if is_integer(dtype) else False
@@ -34,8 +36,9 @@ def lowest(dtype: Any) -> float | int | bool:
 def convert_as_xla(array: np.ndarray, dtype: Any) -> np.ndarray:
     """Convert an array to another dtype as XLA does.
 
-    A float that exceeds the limits of an integer dtype is replaced by the nearest limit, and NaN is
-    replaced by zero. In numpy such numbers would wrap around.
+    In a conversion from floats to integers, a number that exceeds the limits of the integer dtype
+    is replaced by the nearest limit, and NaN is replaced by zero. Numpy would return other numbers
+    there. All other conversions are numpy's.
     """
     if not (is_float(array.dtype) and is_integer(dtype)):
         return array.astype(dtype)

@@ -11,7 +11,9 @@ from converter.ir import Graph, Node, Value
 def merge_equals(graph: Graph) -> bool:
     """Merge common subexpressions and equal constants of at most 4096 bytes, in place.
 
-    Return True if a node was merged with an equal one.
+    Nodes with bodies are never merged. Nodes in their bodies are merged, also with earlier nodes of
+    the graphs around them. Return True if a node was merged with an equal one. Merged constants do
+    not count.
     """
     replacements: dict[int, Value] = {}
     _merge(graph, {}, {}, replacements)
@@ -27,8 +29,8 @@ def _merge(
     """Merge equal nodes of a graph and its bodies, in place.
 
     ``nodes_by_key`` has earlier nodes of this graph and the graphs around it, by operands and
-    `node_key`. ``constants`` contains the first constant of each content. ``replacements`` gets the
-    values that replace others, by the id of the replaced value.
+    `node_key`. ``constants`` contains the first constant of each content. ``replacements`` maps the
+    id of a replaced value to the value that replaces it. All three get the new entries.
     """
 
     def resolve(value: Value) -> Value:
@@ -60,9 +62,11 @@ def _merge(
 
 
 def node_key(node: Node) -> tuple[Any, ...]:
-    """Return a key that is equal for nodes that do the same to their operands.
+    """Return a key that is equal for two nodes without bodies that compute the same from equal
+    operands.
 
-    It has the operation, the parameters and the types of the outputs, but not the operands.
+    The key has the operation, the parameters and the types of the outputs. Operands and bodies are
+    not part of it, so callers have to compare these.
     """
     types = [(v.shape, v.dtype) for v in node.outputs]
     params = [(k, _hashable(v)) for k, v in sorted(node.params.items())] if node.params else ()
@@ -107,8 +111,9 @@ def _has_hash(param: Any) -> bool:
 def is_same_program(a: Value, b: Value, inputs: Iterable[tuple[Value, Value]] = ()) -> bool:
     """Return True if two values are computed by the same operations from the same constants.
 
-    ``inputs`` are pairs of values that are treated as equal. If the computations read any other
-    input or parameter, the result is False.
+    ``inputs`` are pairs of values that are treated as equal. The result is False if the
+    computations read an input or a parameter that is in no pair, even if both read the same one. It
+    is also False if a node with bodies is among them.
     """
     equal_pairs = {(id(x), id(y)) for x, y in inputs}
     stack = [(a, b)]

@@ -32,9 +32,9 @@ Control: TypeAlias = "Mapping[Op, Callable[[Node, list[Any], Bodies, EvaluationR
 
 
 def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-    """Evaluate a node without bodies on arrays and return its results.
+    """Evaluate a node without bodies in JAX and return the list of its results.
 
-    ``sizes`` has the size of each named dimension.
+    ``args`` are numpy or JAX arrays. ``sizes`` has the size of each named dimension.
     """
     # All arrays are converted to JAX arrays. JAX compiles an operation again for numpy arrays, and
     # it cannot batch or differentiate a mixture of numpy and JAX arrays.
@@ -53,7 +53,8 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
 
 
 def run_uncompiled(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-    """Evaluate a node in numpy, so that nothing is compiled. Return its results.
+    """Evaluate a node without bodies in numpy, so that nothing is compiled. Return its results as
+    numpy arrays.
 
     JAX evaluates it if the operation has no numpy function, or none for these dtypes.
     """
@@ -73,10 +74,12 @@ def evaluate(
     params: Mapping[str, Any] | None = None,
     apply: Apply = run_node,
 ) -> list[Any]:
-    """Evaluate a graph on arrays and return its outputs.
+    """Evaluate a graph on arrays and return the list of its outputs.
 
-    ``params`` maps parameter names to arrays. Parameters with a bound array may be omitted.
-    ``apply`` evaluates nodes without bodies.
+    ``params`` maps parameter names to arrays. The bound array of a parameter is used if its name is
+    missing. ``apply`` evaluates nodes without bodies.
+
+    **Raises** `CheckError` if the number of arrays is not the number of inputs.
     """
     outputs, _ = evaluate_bounded(graph, args, params, apply, ENDLESS)
     return outputs
@@ -92,10 +95,12 @@ def evaluate_bounded(
 ) -> tuple[list[Any], Any]:
     """Evaluate a graph, but end every ``while`` loop after ``max_iterations`` turns.
 
-    ``apply`` evaluates nodes without bodies, ``control`` nodes with bodies. The default of
-    ``control`` is JAX's own control flow, which can be compiled.
+    ``params`` and ``apply`` are as in `evaluate`. ``control`` contains the function that evaluates
+    a node, for each operation with bodies. By default it is JAX's own control flow, which can be
+    compiled.
 
-    **Returns** the outputs, and the largest number of turns of any loop.
+    **Returns** the outputs, and the largest number of turns of any ``while`` loop, 0 without such a
+    loop. The steps of a scan are not counted.
 
     **Raises** `CheckError` if the number of arrays is not the number of inputs.
     """
@@ -114,7 +119,7 @@ def evaluate_bounded(
 def _to_jax_array(value: Value, array: Any) -> Any:
     """Return the array that was given for a value as a JAX array of the value's dtype.
 
-    The dtype has 32 bits in place of 64 if JAX is so configured.
+    A dtype of 64 bits becomes one of 32 bits if JAX is so configured.
     """
     # An input that no node uses may have a dtype of 64 bits even if JAX is configured for 32 bits.
     return jnp.asarray(array, jax.dtypes.canonicalize_dtype(value.dtype))
@@ -142,11 +147,11 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
 def _parameter_array(
     value: Value, params: Mapping[str, Any], env: dict[int, Any], apply: Apply
 ) -> Any:
-    """Return the array of a parameter from ``params`` or its bound array, or the result of a weight
-    program.
+    """Return the array of a parameter, or of the value that a weight program computes.
 
-    ``params`` contains arrays by parameter name. ``env`` has computed arrays by value id, and the
-    arrays of the program are added to it.
+    ``params`` contains arrays by parameter name. The bound array of a parameter is used if its name
+    is missing. ``env`` has computed arrays by value id, and the arrays of the program are added to
+    it.
     """
 
     def read(value: Value) -> Any:
@@ -165,8 +170,9 @@ ENDLESS = np.iinfo(np.int32).max
 class EvaluationRules(NamedTuple):
     """Settings of an evaluation.
 
-    ``apply`` evaluates nodes without bodies, ``control`` nodes with bodies. ``sizes`` has the size
-    of each named dimension. ``max_iterations`` is the largest number of turns of a loop.
+    ``apply`` evaluates nodes without bodies. ``control`` contains the functions that evaluate nodes
+    with bodies. ``sizes`` has the size of each named dimension. ``max_iterations`` is the largest
+    number of turns of a ``while`` loop.
     """
 
     apply: Apply
@@ -178,10 +184,10 @@ class EvaluationRules(NamedTuple):
 def _evaluate_graph(
     graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], rules: EvaluationRules
 ) -> Counted:
-    """Evaluate a graph or a body on arrays. Return its outputs and the largest number of loop
-    turns.
+    """Evaluate a graph or a body on arrays. Return its outputs and the largest number of turns of a
+    ``while`` loop in it.
 
-    ``outer`` contains the arrays of the graphs around it, by value id.
+    ``outer`` contains the arrays of parameters and of the graphs around it, by value id.
     """
     env = {**outer, **{id(v): a for v, a in zip(graph.inputs, args, strict=True)}}
 
@@ -207,8 +213,8 @@ def _evaluate_graph(
 
 
 def _values_read_last(graph: Graph) -> list[list[Value]]:
-    """Return for each node the values of this graph that it reads or computes and that no later
-    node reads.
+    """Return for each node the results of this graph's nodes that it reads or computes and that no
+    later node reads.
 
     Outputs of the graph are never among them.
     """
@@ -224,9 +230,9 @@ def _values_read_last(graph: Graph) -> list[list[Value]]:
 def peak_memory(graph: Graph, sizes: Sizes) -> int:
     """Return an upper estimate of the bytes that an evaluation takes, without parameters.
 
-    ``sizes`` contains the size of each named dimension. At each step the estimate counts the values
-    that a later step reads, and ``COPIES`` copies of the operands and results of the step, because
-    its rounding is varied (``converter.verify.noise``).
+    ``sizes`` contains the size of each named dimension. At each step the estimate counts the inputs
+    of the graph, the results that a later step reads, and ``COPIES`` copies of the operands and
+    results of the step, because its rounding is varied (``converter.verify.noise``).
     """
 
     def bytes_of(values: Iterable[Value]) -> int:
@@ -249,8 +255,8 @@ GiB, the estimate is 0.8 GiB."""
 
 
 def _evaluate_scan(node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
-    """Evaluate a scan by ``lax.scan``. Return its results and the largest number of turns of a loop
-    in a step.
+    """Evaluate a scan by ``lax.scan``. Return its results and the largest number of turns of a
+    ``while`` loop in a step.
 
     ``run`` evaluates a body.
     """
@@ -290,7 +296,7 @@ def _evaluate_while(node: Node, inputs: list[Any], run: Bodies, rules: Evaluatio
 
 def _evaluate_cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
     """Evaluate the branch that the first input selects by ``lax.switch``. Return its results and
-    number of loop turns."""
+    its largest number of turns of a ``while`` loop."""
 
     def branch(body: Graph) -> Callable[[], Counted]:
         def run_branch() -> Counted:
@@ -303,7 +309,8 @@ def _evaluate_cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRule
 
 
 def _evaluate_named_call(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
-    """Evaluate the body of a named call. Return its results and number of loop turns."""
+    """Evaluate the body of a named call. Return its results and its largest number of turns of a
+    ``while`` loop."""
     return run(node.bodies["call"], inputs)
 
 
@@ -338,7 +345,8 @@ def compute_array(value: Value, read: Read, memo: dict[int, Any] | None = None) 
     """Return the array of a value, in numpy where possible.
 
     ``read`` returns the array of a parameter or constant. ``memo`` has computed arrays by value id,
-    and gets the new ones.
+    and gets the new ones. No node with bodies or with named dimensions may be among the nodes that
+    compute the value.
     """
     return evaluate_value(
         value, read, partial(run_uncompiled, sizes={}), {} if memo is None else memo
@@ -346,11 +354,12 @@ def compute_array(value: Value, read: Read, memo: dict[int, Any] | None = None) 
 
 
 def bound_array(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None:
-    """Return the array of a value that depends only on constants and parameters with a bound array,
-    else None.
+    """Return the array of a value that can be computed from constants and bound arrays of
+    parameters, else None.
 
-    A conclusion from it holds for these parameter values only. ``memo`` has computed arrays by
-    value id, and gets the new ones.
+    The result is also None if a node on the way is not computable (`is_computable`). A conclusion
+    from the array holds for these parameter values only. ``memo`` has computed arrays by value id,
+    and gets the new ones.
     """
     if not all_ancestors_pass(value, lambda leaf: leaf_array(leaf) is not None, is_computable):
         return None
@@ -358,15 +367,16 @@ def bound_array(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray 
 
 
 def leaf_array(leaf: Value) -> Any:
-    """Return the array of a constant or a bound parameter, or None for other values."""
+    """Return the array of a constant, or the bound array of a parameter. Return None for other
+    values."""
     return leaf.bound if leaf.const is None else leaf.const
 
 
 def is_computable(node: Node) -> bool:
     """Return True for a node that can be evaluated during conversion.
 
-    It has no bodies and runs no user code, its shapes are known, and it is not the size of a named
-    dimension.
+    It has no bodies and runs no user code, its operands and results have no named dimensions, and
+    it is not the size of a named dimension.
     """
     is_pure = not node.bodies and node.op is not ops.dim_as_value and not node.op.calls
     return is_pure and all(dims.all_static(v.shape) for v in (*node.inputs, *node.outputs))

@@ -63,14 +63,15 @@ def selu(x: jax.Array) -> jax.Array:
 
 
 def celu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """Return max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). It is exact near 0."""
+    """Return max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). It is precise near 0."""
     return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha)
 
 
 def leaky_relu(x: jax.Array, slopes: jax.Array | None = None, *, slope: float = 1) -> jax.Array:
     """Return x, multiplied by the slope where x is negative.
 
-    ``slopes`` contains one slope per channel and is used instead of ``slope``.
+    ``slopes`` are slopes per channel, in a shape that is broadcast to ``x``, such as [C, 1, 1].
+    They are used in place of ``slope``.
     """
     return jnp.where(x >= 0, x, x * (slope if slopes is None else slopes))
 
@@ -88,9 +89,9 @@ def rotary(
     """Rotate pairs of elements along axis ``width`` by the angles of their positions.
 
     ``positions`` are the axes of ``x`` that number the positions. ``cos`` and ``sin`` of the angles
-    are [*positions, width/2]. ``interleaved`` pairs neighbours instead of the two halves.
-    ``prefix`` is true if the first positions are tokens that the program does not rotate. It does
-    not change the result.
+    are [*positions, width/2]. With ``interleaved``, neighbours along the axis are a pair; otherwise
+    element i of the first half and element i of the second half are one. ``prefix`` is true if the
+    first positions are tokens that the program does not rotate. It does not change the result.
     """
     del prefix
     axes = (*positions, width)
@@ -145,13 +146,14 @@ def attention(
     precision: Any,
     hides: bool,
 ) -> jax.Array:
-    """Return softmax(q k^T * scale + mask) v.
+    """Return softmax(q k^T * scale + mask) v, in the layout of ``q``.
 
     The operands are [B, heads, S, width] or [B, S, heads*width]. If there are fewer ``kv_heads``
-    than ``q_heads``, groups of query heads share one head of keys and values. A nonzero ``softcap``
-    bounds the scores before the mask is added: softcap * tanh(scores / softcap). ``precision`` is
-    the dtype of the scores. ``hides`` is true if the mask of the program replaces scores, whatever
-    their values are. It does not change the result.
+    than ``q_heads``, groups of query heads share one head of keys and values. The mask is broadcast
+    to the scores, [B, q_heads, S of q, S of k]. A nonzero ``softcap`` bounds the scores before the
+    mask is added: softcap * tanh(scores / softcap). ``precision`` is the dtype of the scores.
+    ``hides`` is true if the mask of the program replaces scores, whatever their values are. It does
+    not change the result.
     """
     flat = q.ndim == 3
     if flat:
@@ -236,7 +238,8 @@ def resize(
 ) -> jax.Array:
     """Resample ``axes`` to ``sizes`` by the first of ``kinds``.
 
-    The result is the same for all ``kinds``, so that any of them may be emitted.
+    A kind is a pair of the arguments ``method`` and ``antialias`` of `image_resize`. The result is
+    the same for all ``kinds``, so that any of them may be emitted.
     """
     method, antialias = kinds[0]
     return image_resize(x, axes=axes, sizes=sizes, method=method, antialias=antialias)
@@ -263,8 +266,9 @@ def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
 def image_resize(
     x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], method: str, antialias: bool
 ) -> jax.Array:
-    """Resample ``axes`` to ``sizes`` as `jax.image.resize` does, or by ``ALIGNED``, the method that
-    JAX lacks."""
+    """Resample ``axes`` to ``sizes`` as `jax.image.resize` does, or by ``ALIGNED``, a method that
+    JAX lacks: linear interpolation in which the centres of the first and the last element do not
+    move."""
     new_sizes = dict(zip(axes, sizes, strict=True))
     if (method, antialias) == ALIGNED:
         return _aligned(x, new_sizes)
@@ -287,10 +291,12 @@ def sample_at(x: jax.Array, rows: jax.Array, columns: jax.Array, *, padding: str
 
 
 def grid_sample(x: jax.Array, grid: jax.Array, *, padding: str) -> jax.Array:
-    """Interpolate images [batch, channels, rows, columns] at the points of a grid [batch, …, 2].
+    """Interpolate images [batch, channels, rows, columns] linearly at the points of a grid [batch,
+    …, 2].
 
     The last axis of the grid is (column, row), from -1 to 1 between the edges of the image. Beyond
-    them the image is zero with ``padding`` "zeros", and its nearest edge with "border".
+    them the image is zero with ``padding`` "zeros", and its nearest edge with "border". The result
+    is [batch, channels, …].
     """
     size = jnp.asarray(x.shape[:1:-1], grid.dtype)
     points = ((grid + 1) * size - 1) / 2
@@ -308,8 +314,8 @@ def factor(x: Any, *, least: float, most: float) -> Any:
     """Return x unchanged, after a check that weights can be multiplied by it without overflow.
 
     ``x`` is a scale or a divisor that is folded into weights, or the weights into which one is
-    folded. Each absolute value has to be between ``least`` and ``most``. Otherwise a sum that is
-    finite in the original program may overflow or become NaN.
+    folded. Each absolute value has to be at least ``least`` and at most ``most``. Otherwise a sum
+    that is finite in the original program may overflow or become NaN. NaN passes the check.
 
     **Raises** `SaveError` if a value is outside these bounds.
     """
@@ -339,7 +345,8 @@ def conv(
 ) -> jax.Array:
     """Convolve [batch, channels, space…] with [out, in / groups, space…], and add a bias [out].
 
-    ``dilation`` is the dilation of the kernel, ``spread`` that of ``x``.
+    ``padding`` has a pair of sizes for each spatial axis. ``dilation`` is the dilation of the
+    kernel, ``spread`` that of ``x`` (None for 1).
     """
     y = lax.conv_general_dilated(
         x, w, strides, padding, spread, dilation, feature_group_count=groups
@@ -359,8 +366,9 @@ def conv_transpose(
 ) -> jax.Array:
     """Compute ONNX's ``ConvTranspose`` with a kernel [in, out / groups, space…].
 
-    ``strides`` is the dilation of ``x``. ``cuts`` has, for each axis, the number of entries that
-    are removed from the start and from the end of the result. A negative number extends the result.
+    ``strides`` is the dilation of ``x``. ``cuts`` has, for each spatial axis, the number of entries
+    that are removed from the start and from the end of the result. A negative number extends the
+    result.
     """
     ins, outs, *space = w.shape
     kernel = jnp.swapaxes(w.reshape(groups, ins // groups, outs, *space), 1, 2)
@@ -384,8 +392,8 @@ def pool(
     """Reduce windows over the spatial axes of [batch, channels, space…].
 
     ``size``, ``strides``, ``padding`` and ``dilation`` describe the windows, one entry per spatial
-    axis. ``combine`` is the function of two elements, such as ``lax.max``, and ``start`` is its
-    neutral element.
+    axis. An entry of ``padding`` is a pair of sizes. ``combine`` is the function of two elements,
+    such as ``lax.max``, and ``start`` is its neutral element.
     """
     none = ((0, 0), (0, 0))
     return lax.reduce_window(
@@ -401,9 +409,10 @@ def pool(
 
 
 def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
-    """Return the means of windows, whose shapes are the arguments ``window`` of `pool`.
+    """Return the means of windows. ``window`` contains the arguments of `pool` that describe them.
 
-    Without ``include_pad``, a window is divided by the number of its elements that are not padding.
+    A sum is divided by the size of the window. Without ``include_pad``, it is divided by the number
+    of elements of the window that are not padding.
     """
     total = pool(x, start=0.0, combine=lax.add, **window)
     if include_pad:
@@ -412,10 +421,12 @@ def avg_pool(x: jax.Array, *, include_pad: bool, **window: Any) -> jax.Array:
 
 
 def max_pool_scatter(x: jax.Array, source: jax.Array, **window: Any) -> jax.Array:
-    """Return the gradient of max pooling with respect to ``x``.
+    """Return the gradient of max pooling with respect to ``x``, for the gradient ``source`` of its
+    result.
 
-    For each window of ``x``, the element of ``source`` is added at the position of the maximum.
-    ``window`` contains the arguments of `pool` that describe the windows.
+    For each window of ``x``, the element of ``source`` is added at the position of the maximum. The
+    result has the shape of ``x``. ``window`` contains the arguments of `pool` that describe the
+    windows.
     """
     _, pull = jax.vjp(partial(pool, start=-jnp.inf, combine=lax.max, **window), x)
     return pull(source)[0]

@@ -16,8 +16,8 @@ from converter.ir.rewrite import Editor
 def view_of_operand(view: View) -> View | None:
     """Return the same elements as a view of the first operand of the base's node.
 
-    Return None if the node does more than move elements, or if the elements are not regular steps
-    along axes of the operand.
+    Return None if no node computes the base, if the node does more than move elements, or if the
+    elements are not regular steps along axes of the operand.
     """
     node = view.base.node
     if node is None or node.op not in _OPERAND_VIEWS:
@@ -27,11 +27,11 @@ def view_of_operand(view: View) -> View | None:
 
 
 def furthest_view(view: View) -> View:
-    """Return the same elements as a view of the furthest ancestor from which `emit_view` can
-    compute them.
+    """Return the same elements as a view of an ancestor, as far up as `emit_view` can compute them.
 
     The search goes up through operations that only move elements, and through concatenations of
-    which one operand has all the elements.
+    which one operand has all the elements. It stops before the first view that is not writable
+    (`View.is_writable`). Return ``view`` itself if there is no other one.
     """
     while (
         inner := view_of_concatenated_operand(view) or view_of_operand(view)
@@ -43,8 +43,8 @@ def furthest_view(view: View) -> View:
 def view_of_concatenated_operand(view: View) -> View | None:
     """Return the same elements as a view of one operand of a concatenation.
 
-    Return None if the base is not the result of a concatenation, or if no operand has all the
-    elements.
+    Return None if the base is not the result of a concatenation, or if it is not proved that one
+    operand has all the elements.
     """
     if view.op() is not ops.concatenate:
         return None
@@ -98,8 +98,11 @@ def _view_rev(node: Node) -> View:
 
 
 def _view_reshape(node: Node) -> View | None:
-    """Return the result of a reshape as a view of its operand, or None if the sizes have no common
-    factors."""
+    """Return the result of a reshape as a view of its operand.
+
+    Return None if sizes do not divide each other where an axis has to be split, as from (4, 6) to
+    (6, 4).
+    """
     source, target = node.inputs[0], node.out.shape
     pairs = enumerate(zip(source.shape, target, strict=False))
     first = next(
@@ -119,9 +122,10 @@ def _split_reshape(source: Shape, target: Shape, first: int) -> tuple[Group, ...
     """Return for each axis of a reshape's result the factors of the operand's axes.
 
     ``source`` and ``target`` are the shapes before and after, without equal leading axes. ``first``
-    is the number of leading axes that were left out. Return None if a size is not a product of
-    known factors. Example: (6, 4) to (2, 12). The first axis has 2 entries with stride 3 along axis
-    0 of the operand. The second axis has 3 entries with stride 1 along axis 0, and 4 along axis 1.
+    is the number of leading axes that were left out. Return None if sizes do not divide each other
+    where an axis has to be split, as from (4, 6) to (6, 4). Example: (6, 4) to (2, 12). The first
+    axis has 2 entries with stride 3 along axis 0 of the operand. The second axis has 3 entries with
+    stride 1 along axis 0, and 4 along axis 1.
     """
     groups: list[Group] = []
     queue = [Factor(i, 1, d) for i, d in enumerate(source, first) if not dims.is_same_dim(d, 1)]
@@ -179,7 +183,7 @@ def shortened_axis(node: Node) -> int | None:
     """Return the only axis that a slice without strides shortens.
 
     Return None for another operation, a slice with strides, a slice that shortens no axis or
-    several, or a symbolic size.
+    several, or an axis whose size before or after the slice is symbolic.
     """
     if node.op is not ops.slice or has_strides(node):
         return None
@@ -191,7 +195,8 @@ def shortened_axis(node: Node) -> int | None:
 
 
 def slices_by_source(graph: Graph) -> dict[tuple[int, int], list[Node]]:
-    """Return the slices that shorten one axis, by the id of the sliced value and the axis.
+    """Return the slices that shorten one axis (`shortened_axis`), by the id of the sliced value and
+    the axis.
 
     Slices in bodies are omitted.
     """
@@ -212,7 +217,8 @@ def emit_view(editor: Editor, view: View, shape: Shape, dtype: Any = None) -> Va
     """Emit the operations that compute a view as a value of this shape and dtype.
 
     ``shape`` is the shape of the view. It may have size 1 along an axis on which elements are
-    repeated. The default dtype is that of the base. The view must be writable (`View.is_writable`).
+    repeated. The default dtype is that of the base. The view must be one for which `plan_steps`
+    finds operations.
     """
     steps = plan_steps(view, shape)
     assert steps is not None, view
@@ -227,8 +233,8 @@ def plan_steps(view: View, shape: Shape) -> list[Step] | None:
     """Return the fewest operations, with their arguments, that compute a view of this shape from
     its base.
 
-    Return None if the view has gaps along an axis of the base, or if a slice would need a symbolic
-    stride.
+    Return None if the view's factors along an axis of the base do not nest (`View.nested_factors`),
+    or if a slice would need a symbolic stride.
     """
     steps: list[Step] = []
     source: list[Factor] = []
@@ -280,7 +286,7 @@ def _plan_arrangement(view: View, source: list[Factor], sizes: Shape, shape: Sha
 
 def rearrange(editor: Editor, x: Value, split: Shape, order: Sequence[int], target: Shape) -> Value:
     """Emit a reshape of ``x`` to ``split``, a transposition by the permutation ``order`` and a
-    reshape to ``target``.
+    reshape to ``target``. Return the result.
 
     Operations without effect are omitted.
     """

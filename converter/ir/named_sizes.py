@@ -38,9 +38,9 @@ def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
     """Return for each name the axis of an input that determines its size.
 
     ``shapes`` are the shapes of the inputs. The names are in an order in which they can be solved.
-    An axis whose size is the name alone is preferred, then its least multiple. The last choice is
-    an axis that is linear in the name and whose other names are solved before, such as ``h+1`` or
-    ``2*N+h``.
+    A name that no axis determines is left out. An axis whose size is the name alone is preferred,
+    then its least multiple. The last choice is an axis that is linear in the name and whose other
+    names are solved before, such as ``h+1`` or ``2*N+h``.
     """
     solved: dict[str, Origin] = {}
     named = [
@@ -84,7 +84,7 @@ def _solve_names(
 def _split_linear(dim: Dim, name: str) -> tuple[int, Dim]:
     """Return the factor and the summand of ``dim = factor * name + summand``.
 
-    The factor is 0 if ``dim`` is not linear in the name.
+    If ``dim`` is not linear in the name, return 0 and ``dim``.
     """
     ones = dict.fromkeys(size_names(dim), 1)
     factor = dims.evaluate_dim(dim, {**ones, name: 2}) - dims.evaluate_dim(dim, ones)
@@ -97,7 +97,9 @@ def read_sizes(shapes: Sequence[Shape], array_shapes: Sequence[Sequence[int]]) -
     """Return the size of each name in ``shapes``, read from the shapes of arrays.
 
     ``shapes`` are the shapes of the inputs, with named dimensions. ``array_shapes`` are the shapes
-    of the arrays for these inputs, in the same order.
+    of the arrays for these inputs, in the same order. Each name is read from one axis
+    (`find_origins`). It is not checked that other axes agree. If a size is no multiple of its
+    factor, the quotient is rounded down.
     """
     sizes: dict[str, int] = {}
     for name, origin in find_origins(shapes).items():
@@ -118,7 +120,8 @@ def size_names(expression: Dim | str) -> set[str]:
 
 
 def all_names(arrays: Iterable[Any]) -> list[str]:
-    """Return the sorted names of the dimensions of these arrays."""
+    """Return the sorted names of the dimensions of arrays, values or types, which have a
+    ``shape``."""
     names_of_sizes = (size_names(dim) for array in arrays for dim in array.shape)
     return sorted(set[str]().union(*names_of_sizes))
 
@@ -128,7 +131,11 @@ def all_names(arrays: Iterable[Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A condition on named sizes, such as ``B >= 2``, ``mod(h, 16) == 0`` or ``h == w``."""
+    """A condition on named sizes, such as ``B >= 2``, ``mod(h, 16) == 0`` or ``h == w``.
+
+    ``names`` are the names in it. ``holds(sizes)`` returns True if the sizes satisfy it. They must
+    contain all ``names``.
+    """
 
     text: str
     names: frozenset[str]
@@ -174,7 +181,9 @@ SEARCH_RADIUS = 64
 def nearest_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
     """Return sizes near the requested ones that obey the constraints, or None if none were found.
 
-    ``requested`` maps names to sizes. Names that occur only in the constraints get sizes near 1.
+    ``requested`` maps names to sizes. Names that occur only in the constraints are added, with
+    sizes near 1. All sizes are at least 1. Sizes further than `SEARCH_RADIUS` from the requested
+    ones, and from the numbers in the constraints, are not searched.
     """
     parsed = [parse_constraint(text) for text in constraints]
     extra = set[str]().union(*(c.names for c in parsed)) - requested.keys()

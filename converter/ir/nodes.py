@@ -27,9 +27,13 @@ class Value:
     """One array in the graph, with a shape and a dtype.
 
     ``kind`` says where the array comes from: a graph input, a parameter, a constant (its array is
-    ``const``) or output number ``index`` of ``node``. The numbers of a parameter are known only
-    when the file is saved. They are then new ones, or those of the traced leaf (``bound``), or the
-    result of a weight program: ``program`` is a value whose nodes compute it from other parameters.
+    ``const``) or output number ``index`` of ``node``. Results of nodes need no ``name``.
+
+    The numbers of a parameter are chosen when the file is saved. ``bound`` is the array of the
+    traced model, which is used by default; it is None if the model is abstract. If ``program`` is
+    not None, the numbers are those of that value, which nodes compute from other parameters (a
+    weight program).
+
     ``known_bounds`` contains the least and the largest number that a loop can give to an input of
     its body. It is None unless these bounds are proved.
     """
@@ -67,9 +71,10 @@ class Node:
     """One application of an operation to values.
 
     ``bodies`` are nested graphs by name, such as the branches of a conditional. ``meaning(arrays,
-    params)`` evaluates a node from a jaxpr with JAX's primitive and returns its results.
-    ``refusal_reason`` is the reason why the node cannot be converted, if it is known before
-    lowering.
+    params)`` evaluates a node from a jaxpr with JAX's primitive and returns the list of its
+    results. ``source`` contains the stack frames of the user's code, innermost first.
+    ``refusal_reason`` is the reason why the node cannot be converted if that is known before
+    lowering, else "".
     """
 
     op: Op
@@ -99,7 +104,8 @@ class Node:
             yield from body.captured()
 
     def replace_operands(self, resolve: Callable[[Value], Value]) -> None:
-        """Replace every operand by ``resolve(operand)``, also in bodies, in place."""
+        """Replace every input by ``resolve(input)``, in place, also the operands and outputs of
+        bodies."""
         self.inputs = [resolve(v) for v in self.inputs]
         if self.bodies:
             for body in self.bodies.values():
@@ -120,7 +126,12 @@ class Fact:
 
 @dataclass(eq=False, repr=False)
 class Graph:
-    """Inputs, parameters, nodes in topological order, and outputs."""
+    """Inputs, parameters, nodes in topological order, and outputs.
+
+    ``output_names`` has a name for each output. Nested graphs have no ``params`` and no
+    ``output_names``. ``constraints`` are the constraints on named dimensions as text. ``facts``
+    contains the facts by value and the name of the property.
+    """
 
     inputs: list[Value]
     outputs: list[Value]
@@ -151,10 +162,11 @@ class Graph:
                 yield value
 
     def uses(self) -> dict[int, list[Node | None]]:
-        """Return the nodes that read each value, by the value's id.
+        """Return the nodes of this graph that read each value, by the value's id.
 
         A node that reads a value twice is listed twice. A node also reads the values that its
-        bodies capture. ``None`` represents the outputs of the graph.
+        bodies capture. ``None`` represents the outputs of the graph. Values that are not read have
+        no entry.
         """
         table: dict[int, list[Node | None]] = {}
         for node in self.nodes:
@@ -165,7 +177,8 @@ class Graph:
         return table
 
     def walk(self) -> Iterator[Node]:
-        """Yield every node, including those of nested bodies."""
+        """Yield every node, including those of nested bodies. A node comes before the nodes of its
+        bodies."""
         for node in self.nodes:
             yield node
             if node.bodies:
@@ -182,7 +195,11 @@ class Graph:
         return sum(node.op is op for node in self.walk())
 
     def clone(self) -> Graph:
-        """Return a copy with its own nodes; inputs, parameters and constants are shared."""
+        """Return a copy with its own nodes, results and bodies.
+
+        The inputs of the graph and of its bodies, parameters, constants and facts are shared with
+        the original.
+        """
         return _clone(self, {})
 
     def __str__(self) -> str:
@@ -196,8 +213,8 @@ class Graph:
 def _clone(graph: Graph, copies: dict[int, Value]) -> Graph:
     """Return a copy of a graph or body with its own nodes.
 
-    ``copies`` contains the copies of values by the id of the original, and the copies of this graph
-    are added to it. Other values are shared.
+    ``copies`` maps the ids of original values to their copies, and gets the copies of this graph.
+    Values without a copy are shared.
     """
 
     def copy_of(value: Value) -> Value:
@@ -232,7 +249,7 @@ def make_node(
     meaning: Meaning | None = None,
     source: tuple[Any, ...] = (),
 ) -> Node:
-    """Return a node with new outputs.
+    """Return a node with new outputs, which belongs to no graph yet.
 
     ``types`` contains the shape and the dtype of each output. ``meaning`` and ``source`` are fields
     of ``Node``.
@@ -243,7 +260,8 @@ def make_node(
 
 
 def const(array: Any, dtype: Any = None) -> Value:
-    """Return a constant value. Its array is converted to ``dtype`` if one is given."""
+    """Return a constant value. Its array is converted to ``dtype`` if one is given, and is not
+    copied otherwise."""
     array = np.asarray(array, dtype)
     return Value(array.shape, array.dtype, kind="const", const=array)
 
@@ -251,8 +269,8 @@ def const(array: Any, dtype: Any = None) -> Value:
 class _Names:
     """Names of values in a printed graph.
 
-    Inputs and parameters keep their names. Results of nodes are %0, %1, … in order of appearance. A
-    constant of one element is its number.
+    Inputs and parameters keep their names. Other values are %0, %1, … in order of appearance. A
+    constant of one element is its number, another constant is its type.
     """
 
     def __init__(self) -> None:
@@ -268,7 +286,8 @@ class _Names:
 
 
 def _print_lines(graph: Graph, names: _Names, indent: str) -> Iterator[str]:
-    """Yield the lines of a printed graph, with the nested bodies indented under their nodes."""
+    """Yield the lines of a printed graph, with the nested bodies indented under their nodes.
+    Parameters that are None are left out."""
     inputs = ", ".join(f"{names(v)}: {v.type_text()}" for v in graph.inputs)
     yield f"{indent}graph({inputs}):"
     for node in graph.nodes:

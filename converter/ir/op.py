@@ -37,23 +37,25 @@ class Op:
     """An operation and its traits. Each operation is one object, and equality is identity.
 
     ``formula`` computes it in JAX, with parameters by keyword. A node of a primitive without
-    formula has its own ``meaning``. ``numpy`` computes it in numpy, for floats only if it
-    ``divides``.
+    formula has its own ``meaning``. ``numpy`` computes it in numpy. If it ``divides``, the function
+    in numpy is used for floats only, because it has other results for integers.
 
-    An ``elementwise`` operation computes each element in the same way. An operation that
-    ``broadcasts`` has several operands, which are broadcast as in numpy. If it ``moves``, the
-    elements of the result are elements of the first operand, at other positions. If it ``reduces``,
-    all elements along the axes in its parameter ``axes`` are combined into one element. If it
-    ``forwards``, the results are the operands. With ``zero_sign_is_open``, a zero in the result may
-    have either sign. An operation that ``calls`` runs user code, which a conversion never does.
+    An ``elementwise`` operation computes each element of the result from the elements at the same
+    position. If it ``broadcasts``, it has several operands, which are broadcast as in numpy. If it
+    ``commutes``, its two operands may be exchanged. If it ``multiplies``, it is a product, a
+    quotient or an integer power, which XLA may fuse into a sum. If it ``moves``, every element of
+    the result is an element of the first operand. If it ``reduces``, all elements along the axes in
+    its parameter ``axes`` are combined into one element. If it ``forwards``, its results are its
+    operands, unchanged. With ``zero_sign_is_open``, a zero in the result may have either sign. If
+    it ``calls``, it runs user code, which a conversion never runs.
 
     ``triangle(params)`` says which triangle of the first operand, a matrix, is read. It returns two
     Booleans: whether it is the lower one, and whether the diagonal is excluded.
     ``vectors(operand_index, params)`` returns which vectors of a matrix operand are independent.
     "columns" or "rows" means that an error in one of them does not spread to others. "both" means
-    that the error of an element depends on the diagonal elements of its row and column.
-    ``float64_units`` is the largest error of XLA's function in float64, in units in the last place,
-    if it is above two.
+    that the error of an element depends on the diagonal elements of its row and column. "" means
+    that no vectors are independent. ``float64_units`` is the largest error of XLA's function in
+    float64, in units in the last place. It is 0 if that error is at most two.
 
     Reports count the ONNX operator of a composite: ``operator``, or ``alternative_operator`` if
     another one was written. ``structure`` is the name by which ``fuse=`` selects the recogniser;

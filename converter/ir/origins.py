@@ -8,7 +8,11 @@ from converter.ir.op import Op
 
 
 def ancestors(value: Value) -> Iterator[Value]:
-    """Yield a value and all values that it is computed from, depth first, each once."""
+    """Yield a value and all values that it is computed from, depth first, each once.
+
+    Only the inputs of nodes are followed. Values that bodies capture, values inside bodies and
+    weight programs of parameters are not.
+    """
     visited: set[int] = set()
     stack = [value]
     while stack:
@@ -22,7 +26,8 @@ def ancestors(value: Value) -> Iterator[Value]:
 def operands_of_body_inputs(graph: Graph) -> dict[int, Value]:
     """Return the operand that a node passes to each input of its bodies, by the id of the input.
 
-    Nested bodies are included.
+    For the state of a loop it is the initial state. For an entry of a scanned array it is the full
+    array. Nested bodies are included.
     """
     return {
         id(inner): value
@@ -35,9 +40,10 @@ def operands_of_body_inputs(graph: Graph) -> dict[int, Value]:
 def all_ancestors_pass(
     value: Value, leaf: Callable[[Value], bool], inner: Callable[[Node], bool]
 ) -> bool:
-    """Return True if two tests hold for everything that a value is computed from.
+    """Return True if two tests hold for everything that a value is computed from, including itself.
 
-    ``leaf`` is the test of each value without a node, ``inner`` that of each node.
+    ``leaf`` is the test of each value without a node, ``inner`` that of each node. The values are
+    those of `ancestors`.
     """
     return all(leaf(v) if v.node is None else inner(v.node) for v in ancestors(value))
 
@@ -45,7 +51,8 @@ def all_ancestors_pass(
 def source_behind(value: Value, ops: Container[Op]) -> Value:
     """Return the value before a chain of these operations.
 
-    The chain is followed from ``value`` through the first operand of each node.
+    The chain is followed from ``value`` through the first operand of each node. Return ``value``
+    itself if none of these operations computes it.
     """
     while value.node is not None and value.node.op in ops:
         value = value.node.inputs[0]
@@ -53,7 +60,7 @@ def source_behind(value: Value, ops: Container[Op]) -> Value:
 
 
 def sources(value: Value) -> dict[int, Value]:
-    """Return the parameters and constants that a value is computed from, by id."""
+    """Return the parameters and constants among a value and its `ancestors`, by id."""
     return {id(v): v for v in ancestors(value) if v.kind in ("param", "const")}
 
 
@@ -61,7 +68,7 @@ def nodes_to_compute(value: Value, computed_ids: Container[int]) -> Iterator[Nod
     """Yield the nodes that compute a value, each after the nodes that it reads.
 
     Nodes whose outputs are in ``computed_ids`` are skipped. The caller has to add the outputs of
-    each node before it requests the next.
+    each node to it before it requests the next. Values that bodies capture are not followed.
     """
     # This is a depth-first search without recursion, because a graph may be deeper than Python's
     # recursion limit.
@@ -86,8 +93,8 @@ def evaluate_value(
     """Return the array of a value.
 
     ``read`` returns the array of a value without a node. ``apply`` evaluates a node on the arrays
-    of its operands. ``memo`` contains the arrays of values that are computed already, by id, and
-    gets the new ones.
+    of its operands and returns the list of its results. ``memo`` contains the arrays of values that
+    are computed already, by id, and gets the new ones.
     """
     for node in nodes_to_compute(value, memo):
         args = [memo[id(v)] if v.node is not None else read(v) for v in node.inputs]

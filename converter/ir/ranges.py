@@ -21,7 +21,7 @@ DEPTH = 12
 class Range:
     """An interval that contains all elements of a value, from ``low`` to ``high``.
 
-    The bounds are Python's numbers. With ``nan``, elements may also be NaN.
+    The bounds are Python's numbers, or infinities. With ``nan``, elements may also be NaN.
     """
 
     low: float
@@ -47,7 +47,8 @@ def known_range(value: Value, depth: int = DEPTH) -> Range:
 
 
 def _memoized_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
-    """Return the range of a value, from ``memo`` (by value id) if it is there."""
+    """Return the range of a value, from ``memo`` (by value id) if it is there. ``memo`` gets new
+    ranges."""
     if id(value) not in memo:
         memo[id(value)] = _compute_range(value, depth, memo)
     return memo[id(value)]
@@ -57,8 +58,9 @@ def _compute_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
     """Return the range of a value: by the rule for its operation, from a constant or a loop bound,
     or that of the dtype.
 
-    ``depth`` is the number of operations that are followed towards the inputs. ``memo`` contains
-    the ranges that are already known, by value id.
+    The range of an integer is that of the dtype if the rule's exceeds it, because integers wrap
+    around. ``depth`` is the number of operations that are followed towards the inputs. ``memo``
+    contains the ranges that are already known, by value id, and gets new ones.
     """
     dtype_range = _dtype_range(value)
     if value.kind == "const":
@@ -114,8 +116,9 @@ def _union(ranges: Sequence[Range]) -> Range:
 def _ranges_convert(node: Node, ranges: Sequence[Range]) -> Range:
     """Return the range after a conversion to another dtype.
 
-    Floats are rounded to a float, and are cut off towards zero to an integer within the limits of
-    its dtype. NaN becomes 0 or true.
+    To a float, numbers are rounded. From a float to an integer, they are cut off towards zero and
+    limited to the integer's range, and NaN becomes 0. From an integer to an integer, the range is
+    unchanged. To a Boolean, it is 0 to 1.
     """
     (r,) = ranges
     source, target = node.inputs[0].dtype, node.out.dtype
@@ -147,7 +150,8 @@ def _round_range(r: Range, dtype: np.dtype) -> Range:
 
 
 def _ranges_iota(node: Node, _: Sequence[Range]) -> Range:
-    """Return the range of the positions along an axis."""
+    """Return the range of the positions along an axis. It has no upper bound if the size is
+    symbolic."""
     size = node.out.shape[node.params["dimension"]]
     positions = Range(0, max(size - 1, 0) if dims.is_static(size) else math.inf)
     return _round_range(positions, node.out.dtype) if is_float(node.out.dtype) else positions
@@ -174,14 +178,17 @@ def _ranges_extreme(node: Node, ranges: Sequence[Range]) -> Range:
 
 
 def _ranges_argmax(node: Node, _: Sequence[Range]) -> Range:
-    """Return the range of the position of an extreme along an axis."""
+    """Return the range of the position of an extreme along an axis. It has no upper bound if the
+    size is symbolic."""
     sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
     return Range(0, max(sizes[0] - 1, 0) if dims.all_static(sizes) else math.inf)
 
 
 def _ranges_clamp(node: Node, ranges: Sequence[Range]) -> Range:
     """Return the range of ``clamp(low, x, high)``; ``ranges`` are the ranges of the three operands.
-    A bound that may be NaN leaves it open."""
+
+    If ``low`` or ``high`` may be NaN, the result may be any number or NaN.
+    """
     low, x, high = ranges
     if low.nan or high.nan:
         return Range(-math.inf, math.inf, nan=True)
@@ -224,7 +231,8 @@ def _ranges_sign(r: Range) -> Range:
 def _ranges_shift_right(node: Node, ranges: Sequence[Range]) -> Range:
     """Return the range of a logical right shift.
 
-    It is known only if x is not negative and the shift is less than the number of bits.
+    It is the range of the dtype unless x is not negative and the shift is from 0 to less than the
+    number of bits.
     """
     x, shift = ranges
     if x.low < 0 or not shift.within(0, 8 * node.out.dtype.itemsize - 1):
@@ -239,7 +247,8 @@ def _ranges_shift_right(node: Node, ranges: Sequence[Range]) -> Range:
 
 
 def _ranges_sum(node: Node, ranges: Sequence[Range]) -> Range:
-    """Return the range of a sum of two. A sum of floats has only a known sign."""
+    """Return the range of a sum of two operands. For floats only the sign of the result is
+    known."""
     x, y = ranges
     if is_float(node.out.dtype):
         return _sign_range(min(x.low, y.low), max(x.high, y.high), x.nan or y.nan)
@@ -263,8 +272,10 @@ def _ranges_difference(node: Node, ranges: Sequence[Range]) -> Range:
 
 
 def _ranges_product(node: Node, ranges: Sequence[Range]) -> Range:
-    """Return the range of a product. A product of floats may be NaN, and is known only not to be
-    negative."""
+    """Return the range of a product.
+
+    A product of floats may be NaN. Its only known bound is 0, if no operand can be negative.
+    """
     x, y = ranges
     if is_float(node.out.dtype):
         return Range(0 if min(x.low, y.low) >= 0 else -math.inf, math.inf, nan=True)
@@ -282,8 +293,8 @@ def _ranges_square(node: Node, ranges: Sequence[Range]) -> Range:
 def _ranges_reduce_sum(node: Node, ranges: Sequence[Range]) -> Range:
     """Return the range of a sum along axes.
 
-    For integers it is that of an element, times the number of elements. For floats only the sign is
-    known.
+    For integers it is that of an element, times the number of elements, or that of the dtype if
+    this number is symbolic. For floats only the sign is known.
     """
     (r,), sizes = ranges, [node.inputs[0].shape[axis] for axis in node.params["axes"]]
     if is_float(node.out.dtype):
@@ -295,8 +306,8 @@ def _ranges_reduce_sum(node: Node, ranges: Sequence[Range]) -> Range:
 
 
 def _ranges_remainder(node: Node, ranges: Sequence[Range]) -> Range:
-    """Return the range of the remainder of integers: 0 to y - 1 if x is not negative and y is
-    positive.
+    """Return the range of the remainder of integers: 0 to the smaller of x and y - 1, if x is not
+    negative and y is positive.
 
     Otherwise return the range of the dtype.
     """

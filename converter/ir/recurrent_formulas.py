@@ -4,8 +4,10 @@
     initial states: [1, B, H], zero if they are left out
 
 T is the number of steps, B is the batch size, I is the width of the input and H is the width of the
-state. The results are the states after every step, [T, 1, B, H], and the states after the last
-step, [1, B, H].
+state. ``b`` has the biases of the input, then those of the state. The results are the states after
+every step, [T, 1, B, H], and the states after the last step, [1, B, H]. With ``reverse``, the steps
+run from the last entry of ``x`` to the first, and the state after a step is at the index of that
+entry.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,8 +33,8 @@ def lstm(
     """Return the states of an LSTM after each step, then the last state and the last cell.
 
     Cell and state are c' = f * c + i * g and h' = o * act(c'). The gates are in the order i, o, f,
-    g. ``first`` are the initial state and cell. ``activations`` are the activations of the gates i,
-    o and f, of g, and of the cell. With ``reverse``, the steps run from the last to the first.
+    g. ``first`` are the initial state and cell. ``activations`` are the names of the activations of
+    the gates i, o and f, of g, and of the cell.
     """
     f, g, h = (ACTIVATION_FORMULAS[name] for name in activations)
 
@@ -60,9 +62,9 @@ def gru(
     """Return the states of a GRU after each step, then the last state.
 
     The state is h' = (1 - z) * n + z * h. The gates are in the order z, r, n. ``first`` is the
-    initial state. ``activations`` are the activation of z and r, and the activation of n. With
-    ``reset_last``, r is multiplied with the product of the state and its matrix, otherwise with the
-    state.
+    initial state. ``activations`` are the names of the activation of z and r, and of the activation
+    of n. With ``reset_last``, r is multiplied with the product of the state and its matrix, plus
+    bias; otherwise with the state.
     """
     f, g = (ACTIVATION_FORMULAS[name] for name in activations)
     size = r.shape[-1]
@@ -86,7 +88,7 @@ def rnn(
 ) -> tuple[Array, ...]:
     """Return the states h' = act(x w + h r + b) after each step, then the last state.
 
-    ``first`` is the initial state. ``activations`` contains the one activation.
+    ``first`` is the initial state. ``activations`` contains the name of the one activation.
     """
     (f,) = (ACTIVATION_FORMULAS[name] for name in activations)
 

@@ -10,17 +10,18 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """What users registered, by operation or by name.
+    """Entries that users registered by operation or by name, such as lowering rules.
 
-    A name means the user's primitive of that name. If there is none, it means the operation of JAX
-    or of this converter.
+    A name means the user's primitive of that name. If the program has none, it means the operation
+    of JAX or of this converter.
     """
 
     def __init__(self) -> None:
         self._entries: dict[Op | str, T] = {}
 
     def add(self, key: Op | str, value: T) -> None:
-        """Register an entry for an operation or a name."""
+        """Register an entry for an operation or a name. An earlier entry for the same key is
+        replaced."""
         self._entries[key] = value
 
     def get(self, key: Op | str, default: T) -> T:
@@ -28,18 +29,18 @@ class Registry(Generic[T]):
         return self._entries.get(key, default)
 
     def find(self, op: Op, user_op_names: Collection[str] = ()) -> T | None:
-        """Return the entry that applies to an operation, or None.
+        """Return the entry that applies to an operation, or None if there is none.
 
         An entry for the operation itself comes before an entry for its name. ``user_op_names`` has
-        the names of the users' primitives in a program. Such a name does not apply to the operation
-        of JAX or of this converter with the same name.
+        the names of the users' primitives in a program. An entry for such a name does not apply to
+        the operation of JAX or of this converter with the same name.
         """
         is_meant = op.domain == "user" or op.name not in user_op_names
         return self._entries.get(op) or (self._entries.get(op.name) if is_meant else None)
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
-        """Return a context manager that restores the present entries when it exits."""
+        """Return a context manager that, on exit, restores the entries that existed on entry."""
         entries = dict(self._entries)
         try:
             yield

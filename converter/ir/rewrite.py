@@ -30,6 +30,8 @@ class Editor:
 
     A rule sees the operands of a node as rewritten already. New nodes are inserted before the node.
     ``takes(operator, dtype)`` says whether the runtime supports an ONNX operator in a dtype.
+    ``uses`` contains, by the value's id, how many times a value was read when the sweep started,
+    plus the reads that were added since. Reads that have disappeared are still counted.
     """
 
     def __init__(self, graph: Graph, takes: SupportsDtype = supports_all) -> None:
@@ -54,7 +56,7 @@ class Editor:
 
     def replace(self, value: Value, replacement: Value) -> None:
         """Let all nodes that the sweep has still to visit, and the outputs, read ``replacement`` in
-        place of ``value``."""
+        place of ``value``. The uses of ``value`` are added to those of ``replacement``."""
         if value is not replacement:
             self._replacements[id(value)] = replacement
             self._replaced.append(value)
@@ -62,7 +64,7 @@ class Editor:
             self.changed = True
 
     def single_use(self, value: Value) -> bool:
-        """Return True if a value is read exactly once."""
+        """Return True if a value is read exactly once, according to ``uses``."""
         return self.uses[id(value)] == 1
 
     # ------------------------------------------------------------------------------ new nodes
@@ -78,8 +80,8 @@ class Editor:
     ) -> Value:
         """Append a node with one output and return the output.
 
-        ``op`` is an operation, or the name of one. With ``formula``, the name and the formula
-        define an operation of a user's recogniser.
+        ``op`` is an operation, or the name of one. With a ``formula`` and a name, the operation is
+        that of a user's recogniser (`ops.external_op`).
         """
         operation = ops.external_op(op, formula) if isinstance(op, str) and formula else op
         (out,) = self.add_many(operation, inputs, [(shape, dtype)], params)
@@ -105,8 +107,8 @@ class Editor:
     ) -> Value:
         """Append a copy of a node with other operands and return its output.
 
-        ``shape`` is the shape of the output, by default that of the node. ``changes`` are changed
-        parameters.
+        The node must have one output and no bodies. ``shape`` is the shape of the output, by
+        default that of the node. ``changes`` are changed parameters.
         """
         types = [(node.out.shape if shape is None else shape, node.out.dtype)]
         params = {**node.params, **changes}
@@ -116,9 +118,10 @@ class Editor:
         return copy.out
 
     def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-        """Move the nodes of a graph here and return its outputs.
+        """Move the nodes of a graph here, and return its outputs.
 
-        ``inputs`` take the place of the inputs of the graph.
+        ``inputs`` take the place of the inputs of the graph. The nodes are changed in place, so
+        that the graph cannot be used afterwards.
         """
         operands_by_input = {
             id(graph_input): operand
@@ -134,8 +137,11 @@ class Editor:
         return [operands_by_input.get(id(v), v) for v in graph.outputs]
 
     def reshape(self, x: Value, shape: Shape) -> Value:
-        """Return ``x`` in this shape: ``x`` itself, or a new reshape, which replaces an earlier one
-        before it."""
+        """Return ``x`` in this shape.
+
+        A reshape that computes ``x`` is skipped: the result is ``x``, the operand of that reshape,
+        or one new reshape.
+        """
         if dims.is_same_shape(x.shape, shape):
             return x
         if node := x.producer_if(ops.reshape):
@@ -146,7 +152,8 @@ class Editor:
         """Return ``x`` transposed: axis i of the result is axis ``permutation[i]`` of ``x``.
 
         The result is ``x`` itself if the permutation is the identity, and a reshape if only axes of
-        size one move. An earlier transposition is merged.
+        size one move. A transposition that computes ``x`` is merged, so that the result may be its
+        operand.
         """
         order = tuple(permutation)
         if order == tuple(range(x.rank)):
@@ -160,8 +167,8 @@ class Editor:
         return self.add(ops.transpose, [x], shape, x.dtype, {"permutation": order})
 
     def slice(self, x: Value, axis: int, start: Dim, stop: Dim, stride: int = 1) -> Value:
-        """Return entries ``start`` to ``stop`` (excluded) along one axis, or ``x`` if these are
-        all."""
+        """Return every ``stride``-th entry from ``start`` to ``stop`` (excluded) along one axis, or
+        ``x`` if these are all entries."""
         if stride == 1 and dims.is_same_dim(start, 0) and dims.is_same_dim(stop, x.shape[axis]):
             return x
         size = dims.as_dim((stop - start + stride - 1) // stride)
@@ -174,8 +181,8 @@ class Editor:
         return self.add(ops.slice, [x], shape, x.dtype, params)
 
     def slice_region(self, x: Value, starts: Shape, shape: Shape) -> Value:
-        """Return the region of ``x`` that has this shape and begins at ``starts``, or ``x`` if it
-        has this shape."""
+        """Return the region of ``x`` that has this shape and begins at the position ``starts``, or
+        ``x`` if it has this shape."""
         if dims.is_same_shape(x.shape, shape):
             return x
         limits = tuple(dims.as_dim(start + size) for start, size in zip(starts, shape, strict=True))
@@ -218,7 +225,8 @@ class Editor:
         return self._broadcasting(op, [x, y], np.bool_)
 
     def where(self, condition: Value, yes: Value, no: Value) -> Value:
-        """Select ``yes`` where ``condition`` is true, else ``no``; all three are broadcast."""
+        """Select ``yes`` where ``condition`` is true, else ``no``. All three are broadcast, and the
+        result has the dtype of ``no``."""
         return self._broadcasting(ops.select_n, [condition, no, yes], no.dtype)
 
     def binary(self, op: Op, x: Value, y: Value) -> Value:
@@ -240,7 +248,7 @@ def inverse_order(permutation: Sequence[int]) -> tuple[int, ...]:
 
 
 def moves_only_ones(shape: Shape, permutation: Sequence[int]) -> bool:
-    """Return True if a transposition moves only axes of size one.
+    """Return True if a transposition moves only axes of size one, or no axis.
 
     Such a transposition does not change the order of elements.
     """
@@ -261,9 +269,10 @@ def count_uses(graph: Graph) -> Counter[int]:
 def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: SupportsDtype = supports_all) -> bool:
     """Apply to each node the rule for its operation, once, in topological order and in place.
 
-    ``rules`` contains the rule of each operation. ``takes(operator, dtype)`` says whether the
-    runtime supports an ONNX operator in a dtype. Return True if any node was replaced. Dead nodes
-    are left in the graph.
+    ``rules`` contains the rule of each operation. The nodes of bodies are visited before the node
+    that has the bodies. Nodes that rules add are not visited. ``takes(operator, dtype)`` says
+    whether the runtime supports an ONNX operator in a dtype. Return True if any node was replaced.
+    Nodes that nothing reads any more are left in the graph.
     """
     if rules.keys().isdisjoint([node.op for node in graph.walk()]):
         return False

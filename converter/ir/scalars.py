@@ -9,10 +9,10 @@ BROADCAST_OPS = (ops.broadcast_in_dim, ops.reshape)
 
 
 def scalar(value: Value) -> float | int | bool | None:
-    """Return the number of a constant with one element, or of a broadcast or reshape of such a
-    constant.
+    """Return the number of a constant with one element as a Python number.
 
-    Return None if the value is no such constant, or is complex.
+    The value may also be a broadcast or reshape of such a constant. Return None for all other
+    values, for constants of several elements even if these are equal, and for complex numbers.
     """
     value = source_behind(value, BROADCAST_OPS)
     if value.kind != "const" or value.const is None or value.const.size != 1:
@@ -23,8 +23,8 @@ def scalar(value: Value) -> float | int | bool | None:
 def named_size(value: Value) -> Dim | None:
     """Return the dimension whose size this value is, such as ``2*h``.
 
-    The value may be a broadcast, a reshape or a conversion of that size. Return None for other
-    values.
+    The value may be the result of ``dim_as_value``, or a broadcast, a reshape or a conversion of
+    it. Return None for other values, also for constants.
     """
     size = source_behind(value, (*BROADCAST_OPS, ops.convert_element_type)).producer_if(
         ops.dim_as_value

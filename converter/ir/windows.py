@@ -18,7 +18,8 @@ class IndexedAxes(NamedTuple):
 
 
 def find_indexed_axes(node: Node) -> IndexedAxes:
-    """Return the axes of the operand that the indices of a gather or scatter address.
+    """Return the axes of the operand that the indices of a gather or scatter address, in the order
+    of the entries of an index vector.
 
     ``limits`` of the result has the largest start of a window along each of them: the size of the
     axis less that of the window.
@@ -33,8 +34,8 @@ def find_indexed_axes(node: Node) -> IndexedAxes:
 
 
 def scatter_window(numbers: Any, rank: int, updates: Shape) -> Shape:
-    """Return the size, along every axis of the operand, of the window that one index vector of a
-    scatter writes.
+    """Return the size of the window that one index vector of a scatter writes, along every axis of
+    the operand.
 
     ``numbers`` are JAX's dimension numbers of the scatter. ``rank`` is that of the operand, and
     ``updates`` is the shape of the updates.

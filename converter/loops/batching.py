@@ -42,8 +42,9 @@ def batch_nodes(
 ) -> list[Value]:
     """Append nodes of a step, batched over all steps, and return the batched results.
 
-    ``results`` are the values of a step that are wanted. ``full_arrays`` contains the arrays of all
-    steps, by the id of the value that a step reads. Other operands are the same in all steps.
+    ``nodes`` are not changed. ``results`` are the values of a step whose batches are returned, in
+    this order; they have a new first axis. ``full_arrays`` contains the arrays of all steps, by the
+    id of the value that a step reads. Other operands are the same in all steps.
     """
     result_ids = {id(v) for n in nodes for v in n.outputs}
     read = {id(v): v for n in nodes for v in n.operands() if v.kind != "const"}
@@ -78,8 +79,9 @@ def batch_stateless_nodes(scan: Scan, editor: Editor) -> bool:
 def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool:
     """Batch nodes before the loop, and let the loop scan their results.
 
-    The scan is unchanged, and the result is False, if the steps would then scan more arrays than
-    the nodes and scanned arrays that they lose, or if nothing reads the results.
+    The scan is changed in place. It is unchanged, and the result is False, if the steps would gain
+    more scanned arrays than they lose nodes and scanned arrays, if there are no nodes, or if
+    nothing reads their results.
     """
     results = {id(v): v for n in nodes for v in n.outputs}
     remaining = [node for node in scan.nodes if node not in nodes]
@@ -108,9 +110,9 @@ def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool
 def _select_stateless(scan: Scan) -> list[Node]:
     """Return the nodes of a step that can be computed before the loop, for all steps at once.
 
-    Such a node depends on no state of the loop, and `is_batchable` holds for it. None of its
-    results, stacked over all steps, takes more bytes than the larger of two limits: `SMALL_RESULT`,
-    and `GROWTH` times the bytes of the largest of these arrays:
+    Such a node depends on no state of the loop and on no node that stays in it, and `is_batchable`
+    holds for it. None of its results, stacked over all steps, takes more bytes than the larger of
+    two limits: `SMALL_RESULT`, and `GROWTH` times the bytes of the largest of these arrays:
 
     - the arrays that the node reads. For a value that is one step's part of a scanned array, the
       size of the whole array is used. For the result of another selected node, the largest of the
@@ -158,8 +160,9 @@ def _keep_last_broadcasts(scan: Scan, nodes: list[Node]) -> list[Node]:
 def defer_results(scan: Scan, editor: Editor) -> bool:
     """Defer nodes that no state depends on until after the loop.
 
-    They are batched over the values of all steps, which the loop returns for that. Return True if
-    there were any and the change pays off.
+    They are removed from the step and recorded in ``scan.deferred``, for `emit_deferred`. The loop
+    returns the values of all steps that they read. Return True if there were any and the change
+    pays off.
     """
     needed_ids = scan.source_ids(c.after for c in scan.carries)
     for node in reversed(scan.nodes):
@@ -190,9 +193,10 @@ def _is_worthwhile(
     """Return True if deferring nodes pays off.
 
     ``missing`` are values that each step has to return for that, ``results`` the results that the
-    nodes compute. There must be fewer additional results than nodes. The arrays of ``missing`` may
-    take `MAX_BATCH_BYTES` / 16, or twice the bytes of the results. ``length`` is the number of
-    steps.
+    nodes compute and that the loop no longer returns. ``len(missing) - len(results)`` must be less
+    than the number of nodes. The arrays of ``missing`` together may take `MAX_BATCH_BYTES` / 16, or
+    twice the bytes of the results. Each of them must be small (`is_small_batch`). ``length`` is the
+    number of steps.
     """
     if len(missing) - len(results) >= len(nodes) or not all(
         is_small_batch(v, length) for v in missing
@@ -203,7 +207,8 @@ def _is_worthwhile(
 
 
 def emit_deferred(scan: Scan, editor: Editor) -> None:
-    """Append the deferred nodes after the loop, and record their results as results of the scan."""
+    """Append the deferred nodes after the loop, batched, and record their results in
+    ``scan.results``."""
     for deferred in reversed(scan.deferred):
         full_arrays = {i: scan.resolve(v) for i, v in deferred.full.items()}
         inner_values = [s.inner for s in deferred.results]

@@ -28,9 +28,11 @@ def _bound_node(node: Node) -> bool:
 
 
 def _narrow_range(value: Value, interval: Range) -> bool:
-    """Set the range of a value to an interval, cut to the limits of its dtype.
+    """Set the range of a value to an interval, cut to the limits of its dtype. An earlier range is
+    replaced.
 
-    Return False if the range is empty, is that of the dtype, or was set before.
+    The value is unchanged, and the result is False, if the new range is empty, is that of the
+    dtype, or is equal to the earlier range.
     """
     dtype_low, dtype_high = lowest(value.dtype), highest(value.dtype)
     low, high = max(interval.low, dtype_low), min(interval.high, dtype_high)
@@ -57,8 +59,9 @@ def _scan_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
 def _while_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
     """Yield the inputs of a while loop's condition and body with their ranges.
 
-    In the body, the condition holds. If a state is incremented by one in each step, it is at least
-    its initial value.
+    In the body, the condition holds. If a state is incremented by one in each step and the
+    condition limits it, it is at least its initial value. In the condition, only the range of such
+    a state is known: it may exceed the limit by one.
     """
     cond, body = node.bodies["cond"], node.bodies["body"]
     tests = list(_conjuncts(cond.outputs[0]))
@@ -87,8 +90,10 @@ _MIRRORED = {ops.lt: ops.gt, ops.le: ops.ge, ops.gt: ops.lt, ops.ge: ops.le}
 
 
 def _tested_range(state: Value, tests: Sequence[Value]) -> Range:
-    """Return the range of an integer for which all tests hold. A test may compare it with another
-    value."""
+    """Return the range of an integer for which all tests hold.
+
+    A test is used if it compares the integer with another value by ``<``, ``<=``, ``>`` or ``>=``.
+    """
     low, high = -math.inf, math.inf
     comparisons = [test.producer_if(*_MIRRORED) for test in tests]
     for node in (n for n in comparisons if n is not None and any(v is state for v in n.inputs)):
@@ -107,8 +112,8 @@ def _tested_range(state: Value, tests: Sequence[Value]) -> Range:
 def _counts_up(inner: Value, after: Value) -> bool:
     """Return True if a scalar state increases by one in each step.
 
-    ``inner`` is the state in a step, ``after`` its next value. The sum cannot overflow while the
-    state is below a limit.
+    ``inner`` is the state in a step, ``after`` its next value. The caller has to make sure that the
+    sum does not overflow.
     """
     node = after.producer_if(ops.add)
     if node is None or inner not in node.inputs or inner.rank:

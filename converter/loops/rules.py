@@ -31,7 +31,8 @@ MAX_CONSTANT_STEPS = 1 << 16
 def count_steps(scan: Scan, _: Editor) -> bool:
     """Replace states that increase by a constant in each step by scanned arrays of their values.
 
-    Return True if there were any. A loop of more than `MAX_CONSTANT_STEPS` steps is unchanged.
+    The states are integer scalars with a constant start. Return True if there were any. A loop of
+    more than `MAX_CONSTANT_STEPS` steps is unchanged.
     """
     counters = [(carry, step) for carry in scan.carries if (step := _increment(carry)) is not None]
     if scan.length > MAX_CONSTANT_STEPS:
@@ -65,8 +66,10 @@ def _increment(carry: Carry) -> float | None:
 
 
 def has_states(scan: Scan, editor: Editor) -> bool:
-    """Return True if a result that is read may depend on a state that changes and is not a
-    counter."""
+    """Return True if a result that is read may depend on a state that changes and is not a counter.
+
+    Return True for every loop of more than `MAX_CONSTANT_STEPS` steps.
+    """
     if scan.length > MAX_CONSTANT_STEPS:
         # With so many steps, counters are not replaced by constants and stay in the loop.
         return True
@@ -77,7 +80,7 @@ def has_states(scan: Scan, editor: Editor) -> bool:
 
 
 def drop_states(scan: Scan, editor: Editor) -> bool:
-    """Remove states that do not change, and states that only they themselves depend on.
+    """Remove states that do not change, and states on which no result that is read depends.
 
     Return True if there were any.
     """
@@ -122,8 +125,9 @@ loop."""
 def unroll_scan(node: Node, editor: Editor, is_nested: bool) -> Sequence[Value] | None:
     """Return the results of a short scan whose steps are emitted one after the other, or None.
 
-    The steps together must have at most `MAX_UNROLLED_NODES` nodes, or `MAX_NESTED_NODES` if the
-    scan is inside of another loop (``is_nested``).
+    The body must have no nodes with bodies. The steps together must have at most
+    `MAX_UNROLLED_NODES` nodes, or `MAX_NESTED_NODES` if the scan is inside of another loop
+    (``is_nested``). Slices of scanned arrays and stacked results count as nodes.
     """
     scan, body = Scan.from_node(node, editor), node.bodies["body"]
     if scan is None or any(n.bodies for n in body.nodes):
@@ -158,7 +162,7 @@ def _split_values(values: list[Value], count: int) -> tuple[list[Value], list[Va
 
 
 def _step_entry(array: Value, step: int, editor: Editor) -> Value:
-    """Return the entry of an array along its first axis for a step."""
+    """Return the entry of an array along its first axis for a step, without that axis."""
     if array.kind == "const":
         return const(np.asarray(array.const)[step])
     return editor.reshape(editor.slice(array, 0, step, step + 1), array.shape[1:])
@@ -200,8 +204,8 @@ def _rewrite_scan(scan: Scan, node: Node, editor: Editor) -> Sequence[Value]:
 def _batch_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
     """Return the results of a scan without states as one batch.
 
-    States that are counters or do not change are allowed. Return None if the scan has other states,
-    or nodes that cannot be batched.
+    States that are counters or do not change are allowed. Return None if the scan has other states
+    (`has_states`), or nodes that cannot be batched.
     """
     scan = Scan.from_node(node, editor)
     if scan is None or has_states(scan, editor):

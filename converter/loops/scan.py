@@ -47,7 +47,7 @@ class StackedResult:
 class DeferredNodes:
     """Nodes of a step that are batched after the loop, with the results that they compute.
 
-    ``full`` contains the arrays of all steps, by the id of the value that a step reads.
+    ``full`` contains the arrays of all steps, by the id of the value that a node reads.
     """
 
     nodes: list[Node]
@@ -62,7 +62,7 @@ class Scan:
     **Arguments**
 
     - `length`: the number of steps.
-    - `reverse`: whether the last step comes first.
+    - `reverse`: whether the steps run from the last entry of the scanned arrays to the first.
     - `carries`: the states.
     - `scanned`: pairs of an array with an entry for each step, and the entry inside of a step.
     - `stacked`: values that each step returns.
@@ -102,7 +102,8 @@ class Scan:
         )
 
     def replace(self, original: Value, new: Value) -> None:
-        """Replace a value by another everywhere inside of the steps."""
+        """Replace a value by another where nodes of a step read it, and where it is a next state or
+        a stacked value."""
 
         def resolve(value: Value) -> Value:
             return new if value is original else value
@@ -139,7 +140,8 @@ class Scan:
         return {id(v) for v in (*body_outputs, *(v for n in self.nodes for v in n.operands()))}
 
     def drop_dead(self) -> None:
-        """Remove nodes whose results are not read, and scanned arrays whose entry is not read."""
+        """Remove nodes whose results are not read, and scanned arrays whose entry is not read.
+        States and stacked results stay."""
         live = self.source_ids([*(c.after for c in self.carries), *(s.inner for s in self.stacked)])
         self.nodes = [n for n in self.nodes if any(id(v) in live for v in n.outputs)]
         read = self.read_ids()
@@ -149,8 +151,8 @@ class Scan:
         """Append the loop that remains, as a new scan with the parameters and the source of
         ``node``.
 
-        Results are recorded in ``results``. No loop is appended if no state and no stacked result
-        remains.
+        Its results are recorded in ``results``, by the ids of the results of ``node``. No loop is
+        appended if no state and no stacked result remains. Deferred nodes are not emitted.
         """
         self.drop_dead()
         self._extract_loop_results(editor)
@@ -160,14 +162,18 @@ class Scan:
             self.results.update(zip(map(id, old_outputs), outputs, strict=True))
 
     def resolve(self, value: Value) -> Value:
-        """Return the value that replaces a result, or the result itself."""
+        """Return the value that replaces a result of the scan's node, or the result itself if none
+        does."""
         while (successor := self.results.get(id(value))) is not None and successor is not value:
             value = successor
         return value
 
     def _extract_loop_results(self, editor: Editor) -> None:
-        """Emit stacked results without the loop if they are a scanned array, or the same value in
-        all steps."""
+        """Remove stacked results that need no loop, and record their values in ``results``.
+
+        Such a result is a scanned array itself, or a broadcast of a value that is the same in all
+        steps.
+        """
         inner, full_arrays = self.inner_ids(), {id(part): array for array, part in self.scanned}
         for stacked in self.stacked:
             value = stacked.inner

@@ -32,8 +32,8 @@ def _integer_pow(x: Any, *, y: int) -> Any:
 
 
 def _select_in_numpy(index: Any, *cases: Any) -> Any:
-    """Return for each element the case with the number ``index``. An index out of range means the
-    nearest case."""
+    """Return for each element the case whose number is ``index``, which may be Boolean. An index
+    out of range means the nearest case."""
     result = cases[-1]
     for number in reversed(range(len(cases) - 1)):
         result = np.where(index <= number, cases[number], result)

@@ -27,9 +27,9 @@ _adding = partial(define_op, rounding=_SUMS, linear=_TOGETHER)
 def _reshape(
     x: jax.Array, *, shape: Any = (), new_sizes: Any = (), dimensions: Any = None
 ) -> jax.Array:
-    """Reshape to ``shape``, a parameter of the converter's nodes, or to ``new_sizes``, a parameter
-    of JAX's.
+    """Reshape to ``shape`` if it is not empty, else to ``new_sizes``.
 
+    Nodes of the converter have the parameter ``shape``, and JAX's primitive has ``new_sizes``.
     ``dimensions`` is a permutation of the axes that is applied first.
     """
     return lax.reshape(x, shape or new_sizes, dimensions)
@@ -52,11 +52,10 @@ def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
 
 
 def _slice_in_jax(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> jax.Array:
-    """Slice a JAX array as Python does.
+    """Slice a JAX array along every axis. Starts and limits beyond the end of the array mean its
+    end.
 
-    The result is empty if the slice starts after the end of the array.
-
-    This happens if windows are larger than the array.
+    Such a slice may be empty. This happens if windows are larger than the array.
     """
     starts, limits = (
         [min(index, size) for index, size in zip(indices, x.shape, strict=True)]
@@ -176,10 +175,10 @@ for _name in ("call_exported", "ffi_call", "io_callback", "pure_callback"):
 
 
 def _independent_vectors(is_right: bool, left: bool) -> Any:
-    """Return which vectors of a matrix of right-hand sides are independent.
+    """Return which vectors of the matrix B of a linear system are independent.
 
-    They are the columns if the unknown is multiplied from the left (A X = B), else the rows. Return
-    "" if the operand is no matrix of right-hand sides.
+    They are the columns if ``left`` is true (A X = B), else the rows (X A = B). ``is_right`` is
+    true if the operand is B; otherwise return "".
     """
     return ("columns" if left else "rows") if is_right else ""
 
