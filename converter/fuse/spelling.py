@@ -56,13 +56,16 @@ def _are_moderate(**numbers: float | None) -> bool:
 class Spelling:
     """A formula that computes an operation in one way: ``formula(x, …)`` equals ``op``.
 
+    - `op`: the operation that replaces the formula.
     - `sign`: a primitive that the formula contains. In a graph without it the spelling is not
       tried. None means that it is always tried.
-    - `accepts`: returns True for numbers that the arguments other than ``x`` may have. In the
-      user's function they are numbers, which become parameters of the operation. An argument called
+    - `formula`: a function of ``x`` and possibly of further arguments. In the user's function these
+      are numbers, which become parameters of the operation by their names. An argument called
       ``slope`` may also be an array, which becomes an operand.
+    - `accepts`: is called with the numbers of the further arguments by name, or None for an array.
+      It returns True if the formula with these numbers may be replaced.
     - `since`: the first opset with the operator.
-    - `negative`: whether the operator has these numbers with the opposite sign.
+    - `negative`: whether the operation gets these numbers and arrays with the opposite sign.
     """
 
     op: Op
@@ -76,15 +79,15 @@ class Spelling:
 def recognise_spellings(graph: Graph, table: Sequence[Spelling], opset: int) -> bool:
     """Replace all computations in a graph that are written like a spelling, in place.
 
-    Spellings whose operator does not exist in ``opset`` are omitted. Return True if anything was
-    replaced.
+    Only results of float32 and float16 are replaced. Spellings whose operator does not exist in
+    ``opset`` are omitted. Return True if anything was replaced.
     """
     spellings = spellings_in(graph, [s for s in table if s.since <= opset])
     return bool(spellings) and sweep(graph, _rules(spellings))
 
 
 def spellings_in(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
-    """Return the spellings of the table that may be in the graph, because their ``sign`` is."""
+    """Return the spellings of the table, in its order, whose ``sign`` is in the graph or None."""
     operations = {node.op for node in graph.walk()}
     return tuple(
         spelling for spelling in table if spelling.sign is None or spelling.sign in operations
@@ -213,10 +216,10 @@ def _bind_argument(name: str, view: View, arguments: Arguments) -> Arguments | N
 def _unify_all(
     terms: Sequence[View], parts: Sequence[View], arguments: Arguments
 ) -> Arguments | None:
-    """Return the arguments with which each of ``terms`` in the formula computes its partner in
-    ``parts``.
+    """Return the arguments with which each of ``terms`` in the formula computes the view at the
+    same index of ``parts``.
 
-    Return None if there are none. ``arguments`` has those known so far.
+    Return None if one of the computations differs. ``arguments`` has those known so far.
     """
     extended: Arguments | None = arguments
     for term, part in zip(terms, parts, strict=True):
@@ -243,7 +246,8 @@ def _has_same_params(node: Node, view: View) -> bool:
 def _is_near(number: float, expected: float | None, view: View) -> bool:
     """Return True if two numbers are equal up to rounding in the dtype of the view.
 
-    ``expected`` may be None, which equals no number.
+    Numbers of other dtypes than floats must be equal exactly. ``expected`` may be None, which
+    equals no number.
     """
     if not jnp.issubdtype(view.base.dtype, jnp.floating):
         return number == expected
