@@ -163,10 +163,10 @@ INEXACT = frozenset({ops.swish, ops.elu, ops.selu, ops.celu, ops.hard_sigmoid, o
 
 
 def _softplus_of_negative(node: Node, editor: Editor) -> Value | None:
-    """Replace ``log1p(exp(x))`` of float32 by softplus if x is known to be at most zero.
+    """Replace ``log1p(exp(x))`` of float32 by softplus if the range of x is at most zero.
 
-    Nothing overflows then. The structure is a part of ``logaddexp``. Return None if the node is
-    another one.
+    Nothing overflows then. The structure is a part of ``logaddexp``. ``node`` is the logarithm.
+    Return None if it is another one, or if x may be positive.
     """
     exp_node, dtype = node.inputs[0].producer_if(ops.exp), node.out.dtype
     if exp_node is None or dtype != np.float32 or known_range(exp_node.inputs[0]).high > 0:
@@ -180,7 +180,8 @@ SOFTPLUS_RULES: dict[Op, Rule] = {ops.log1p: _softplus_of_negative}
 def _relu(node: Node, editor: Editor) -> Value | None:
     """Replace ``max(x, 0)`` or ``max(0, x)`` of floats by ReLU. Both propagate NaN.
 
-    Return None if the node is another maximum, or if x is broadcast.
+    ``node`` is the maximum. Return None if it is another one, if x is broadcast, or if the dtype is
+    bfloat16 or no float.
     """
     for zero, x in (node.inputs, node.inputs[::-1]):
         floating = node.out.dtype.kind == "f" and dims.is_same_shape(x.shape, node.out.shape)

@@ -26,9 +26,10 @@ _ABSORBING_NORMS = {
 def match_affine(node: Node, context: MatchContext) -> tuple[View, View] | None:
     """Match a norm that is multiplied by a scale or added to a bias.
 
-    ``node`` is the product or the sum. Return a view of the norm's output and a view of the scale
-    or bias along the norm's affine axes, which are the axes of its scale. Return None if neither
-    operand of ``node`` is a norm that can take the other operand.
+    ``node`` is the product or the sum. Return a view of the norm's output along the axes of
+    ``node``, and a view of the scale or bias along the axes of the norm's scale. Return None if
+    neither operand of ``node`` is a norm that can take the other operand. An RMS norm takes no
+    bias.
     """
     for normed, other in operand_orders(view_of(node.out)):
         if normed.op() in _ABSORBING_NORMS[node.op] and _can_absorb(node, normed, other, context):
@@ -51,11 +52,11 @@ def _affine_axes(norm: Node) -> range:
 def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) -> bool:
     """Return True if a norm can take ``other`` as its scale or bias without a change of the result.
 
-    ``node`` is the product or the sum of the two. The norm must have no bias yet and the dtype of
-    ``node``, and must appear in ``node`` complete and not repeated. ``other`` must vary along the
-    affine axes only. The norm must have no other reader, unless ``other`` becomes its first scale.
-    If it is a second scale, the numbers of both scales must have moderate sizes, and the dtype must
-    not be float16.
+    ``node`` is the product or the sum of ``other`` and ``normed``, a view of the norm's output. The
+    norm must have no bias yet and the dtype of ``node``. ``normed`` must have each element of the
+    norm once. ``other`` must vary along the axes of the norm's scale only. The norm must have no
+    other reader, unless ``other`` becomes its first scale. If it is a second scale, the numbers of
+    both scales must be moderate, and the dtype must not be float16.
     """
     inner = normed.node()
     affine_axes = [i for i, a in enumerate(normed.axes) if a in _affine_axes(inner)]
@@ -83,8 +84,8 @@ def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) ->
 def emit_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
     """Emit the norm again with one more scale or bias, and return it along the axes of ``node``.
 
-    ``affine`` contains the views that ``match_affine`` returned. A second scale is multiplied with
-    the first one.
+    ``affine`` contains the views that ``match_affine`` returned. A first scale replaces the scale
+    1. A second scale is multiplied with the first one.
     """
     normed, operand_view = affine
     inner = normed.node()

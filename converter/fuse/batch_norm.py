@@ -20,9 +20,9 @@ from converter.ir.rewrite import Editor
 def match_batch_norm(node: Node, context: MatchContext) -> CentredValue | str | None:
     """Match ``x * s - mean * s + bias`` with one mean and one variance for each channel (axis 1).
 
-    ``s`` is ``rsqrt(variance + epsilon)``, possibly times a scale. Return the parts of the match.
-    Return a text, the reason for a near miss, if the factors may be infinite or huge, so that they
-    must not be multiplied in another order. Return None for other nodes, or if the runtime has no
+    ``s`` is ``rsqrt(variance + epsilon)``, possibly times a scale. Return the match. Return a text,
+    the reason for a near miss, if the factors may be infinite or huge, so that they must not be
+    multiplied in another order. Return None for other nodes, or if the runtime has no
     BatchNormalization of this dtype.
     """
     out, reason = node.out, None

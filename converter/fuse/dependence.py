@@ -15,19 +15,25 @@ from converter.weight_folding.weight_programs import copy_program
 
 
 def constant_array(value: Value) -> np.ndarray | None:
-    """Return the array of a value that depends only on constants, otherwise None."""
+    """Return the array of a value that depends only on constants, otherwise None.
+
+    Return None also if a shape on the way is not static or a node cannot be evaluated during
+    conversion (`is_computable`).
+    """
     if not all_ancestors_pass(value, is_const, is_computable):
         return None
     return np.asarray(compute_array(value, lambda leaf: leaf.const))
 
 
 def bound_scalar(value: Value) -> float | int | bool | None:
-    """Return the number of a constant scalar, or of a parameter with one element that has its array
-    now.
+    """Return the number of a constant scalar, or of a scalar that is computed from parameters.
 
-    Return None for other values. Some modules keep an epsilon or the fill value of a mask as a
-    leaf, so that it is a parameter. The file may be saved with another number in that parameter. A
-    rewrite that uses the number has to record that with ``record_scalar_fact``.
+    The parameters must be floats with one element and have their arrays now. The value may be
+    broadcast or reshaped from the scalar. Return None for other values.
+
+    Some modules keep an epsilon or the fill value of a mask as a leaf, so that it is a parameter.
+    The file may be saved with another number in that parameter. A rewrite that uses the number has
+    to record that with ``record_scalar_fact``.
     """
     number = scalar(value)
     if number is not None:
@@ -42,7 +48,7 @@ def bound_scalar(value: Value) -> float | int | bool | None:
 
 
 def _is_bound_scalar(leaf: Value) -> bool:
-    """Return True if a value without a node has one element of a float dtype and a known number."""
+    """Return True if a value without a node has one element, a float dtype and a known number."""
     return math.prod(leaf.shape) == 1 and leaf.dtype.kind in "fV" and leaf_array(leaf) is not None
 
 
@@ -70,10 +76,10 @@ def record_fact(
     **Arguments**
 
     - `editor`: the editor of the graph in whose `facts` the property is recorded.
-    - `sentence`: the property in words. It also identifies the record, so that each is made once.
+    - `sentence`: the property in words. There is one record for a value and a sentence.
     - `value`: the value that has the property.
-    - `holds`: returns True if an array of the value has the property. It is called again when the
-      parameters get other numbers.
+    - `holds`: returns True if an array of the value has the property. It is not called now, but
+      when the parameters get other numbers.
     """
     if any(leaf.kind == "param" for leaf in sources(value).values()):
         fact = Fact(copy_program(value, {}), holds)
@@ -92,6 +98,10 @@ def depends_on_sizes_only(value: Value) -> bool:
 
 
 def is_weight(value: Value) -> bool:
-    """Return True if a value depends only on parameters and constants, and all shapes on the way
-    are static."""
+    """Return True if a value depends only on parameters and constants, and can be evaluated during
+    conversion.
+
+    All shapes on the way must be static, and the nodes have no bodies (`is_computable`). A constant
+    is a weight too.
+    """
     return all_ancestors_pass(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)

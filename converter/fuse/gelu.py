@@ -29,7 +29,7 @@ CUBIC = 0.044715
 
 
 def match_gelu(node: Node, context: MatchContext) -> MatchedOperation | None:
-    """Match a product of a value x and its GELU gate, which is x's normal distribution function.
+    """Match a product of a value x and its standard normal distribution function Phi(x).
 
     Return x and the parameter ``approximate``: True for the formula with tanh, False for the one
     with erf or erfc. Return None for other products, or if the runtime has no Gelu of this dtype.
@@ -47,11 +47,11 @@ def match_gelu(node: Node, context: MatchContext) -> MatchedOperation | None:
 
 
 def _match_gate(gate: View, x: View, outer: Product, context: MatchContext) -> bool | None:
-    """Classify the factor ``gate`` of a product with ``x`` as a form of the normal CDF Phi(x).
+    """Classify the factor ``gate`` of a product with ``x`` as a form of Phi(x).
 
     Return True for the tanh approximation, False for the exact form with erf or erfc, and None for
-    another gate. ``outer`` is the whole product; its coefficient, such as the 1/2 of GELU, may
-    stand outside of the gate.
+    another factor. ``outer`` is the full product of ``x``, ``gate`` and a coefficient. The 1/2 of
+    Phi may be a part of ``gate`` or of the coefficient.
     """
     if gate.op() is ops.erfc:
         is_normal_cdf = outer.is_near(0.5) and _is_scaled(operand(gate, 0), x, -SQRT_HALF, context)

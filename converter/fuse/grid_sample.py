@@ -50,9 +50,10 @@ class SampleCall:
     - `batch`: axes of the image that are batched together with an axis of the coordinates.
     - `coordinate_batch`: those axes of the coordinates, in the same order.
     - `channels`: the other batch axes of the image. The coordinates are the same for all of them.
-    - `levels`: all batch axes of the image, in the order of the nested ``vmap``.
-    - `order`: the axes of the call's result that hold first the axes in `levels` and then the axes
-      of the points.
+    - `levels`: all batch axes of the image, in the order of the nested ``vmap``, the outermost
+      first.
+    - `order`: the axes of the call's result: first the axis for each axis in `levels`, then the
+      axes of the points.
     - `padding`: "zeros" or "border", the values outside of the image.
     """
 
@@ -65,10 +66,11 @@ class SampleCall:
 
 
 def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list[Value] | None:
-    """Replace a call of ``_map_coordinates`` by ``sample_at`` and return the results, or None.
+    """Replace a call of ``_map_coordinates`` by ``sample_at`` and return the results of the call.
 
-    The image and both coordinates must be float32. Return None if the call is another function, or
-    if no batching and padding of JAX's function gives the same program.
+    Return None if the call is another function or has several results, if the image and both
+    coordinates are not all float32, or if no batching and padding of JAX's function gives the same
+    program.
     """
     if node.params["name"] != "_map_coordinates" or len(node.inputs) != 3:
         return None
@@ -85,7 +87,7 @@ def match_sample_call(node: Node) -> SampleCall | None:
 
     ``node`` has an image, its row coordinates and its column coordinates as operands. JAX's
     function is traced with each possible batching and padding, up to `MAX_TRIES` batchings. The
-    result is determined by the first trace that is the same program as the call.
+    result describes the first trace that is the same program as the call.
     """
     x, rows, columns = node.inputs
     pixels = _pixel_axes(node)
@@ -172,10 +174,11 @@ def _pair_axes(
     shared: set[int | None],
     used_axes: tuple[int, ...],
 ) -> Iterator[list[Level]]:
-    """Yield every assignment of coordinate axes to the image axes in ``order``, as a list of pairs.
+    """Yield every assignment of coordinate axes to the image axes in ``order``.
 
-    An axis of the image in ``shared`` is paired with a coordinate axis of the same size that is not
-    in ``used_axes``. Any other axis is paired with None. An axis of size one is paired with both in
+    An assignment is a list of pairs of an image axis and a coordinate axis or None. An axis of the
+    image in ``shared`` is paired with a coordinate axis of the same size that is not in
+    ``used_axes``. Any other axis is paired with None. An axis of size one is paired with both in
     turn, because a gather does not tell whether the coordinates share it.
     """
     if not order:
@@ -252,8 +255,8 @@ def grid_sample_recogniser(strict: bool) -> Recogniser:
 class AffineCoordinate(NamedTuple):
     """A coordinate ``view * scale + shift``, which is -1 and 1 at the edges of the image.
 
-    If ``scale`` is zero, ``view`` is the coordinate in pixels, and its size is a named size. The
-    coordinate is then computed from that size at run time.
+    If ``scale`` is zero, ``view`` is the coordinate in pixels, and the image has a named size. The
+    coordinate from -1 to 1 is then computed from that size at run time.
     """
 
     view: View
@@ -306,9 +309,10 @@ def _grid_sample(node: Node, editor: Editor) -> Value:
 
 
 def _join_neighbours(views: Sequence[View]) -> View | None:
-    """Join two views that are entries i and i + 1 of one axis of the same base.
+    """Join two views that are the entries i and i + 1 of one axis of the same base, in this order.
 
-    Return the view with a new last axis of size two, or None if they are no such neighbours.
+    Return the view of both with a new last axis of size two, or None if they are no such
+    neighbours.
     """
     first, second = views
     if first.base is not second.base or first.groups != second.groups:
@@ -330,8 +334,8 @@ def _as_affine(pixels: View, size: Dim) -> AffineCoordinate:
 
     A product with a number or named size, and a sum with a number, are moved into scale and shift.
     Example for a static size: ``y * 7 - 0.5`` becomes ``y`` with scale ``14 / size`` and shift
-    ``-1``. If the size is named and the product is not with that size, the scale is zero (see
-    `AffineCoordinate`).
+    ``-1``. For a named size only ``y * size - 0.5`` is taken apart, with scale 2 and shift -1. For
+    any other coordinate the scale is zero then (see `AffineCoordinate`).
     """
     view, shift = pixels, 0.0
     factor: float | Dim = 1.0

@@ -36,7 +36,7 @@ class Groups:
 def emit_norm_of_groups(
     groups: Groups, scale: Value | None, epsilon: float, editor: Editor
 ) -> Value:
-    """Emit the group norm of ``groups.x`` and return it with the axes in the order of ``groups.x``.
+    """Emit the group norm of ``groups.x`` and return it with the shape and axes of ``groups.x``.
 
     ``scale`` has one number for each channel, or is None for a norm with scale 1. The batch axes
     are merged into one axis for the operator.
@@ -121,7 +121,7 @@ def has_no_affine(node: Node, takes: SupportsDtype) -> bool:
     """Return True for a layer norm with scale 1 and no bias, if InstanceNormalization takes its
     dtype.
 
-    ``takes`` returns whether the runtime supports an operator for a dtype.
+    ``takes(operator, dtype)`` returns True if the runtime supports an operator for a dtype.
     """
     is_plain = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
     return is_plain and takes("InstanceNormalization", node.out.dtype)

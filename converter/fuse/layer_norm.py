@@ -121,15 +121,15 @@ LAYER_NORM = recogniser_from(
 def split_repeated_groups(
     centre: CentredValue, shape: Shape, context: MatchContext
 ) -> tuple[CentredValue, Shape] | None:
-    """Return a centred value along axes on which its channels are split into groups, and its shape.
+    """Return a centred value with its channels split into groups, and the shape with the split.
 
     Statistics of groups of channels are repeated for each channel, as in Flax' GroupNorm:
 
         x - merge(repeat(mean(split(x))))  =  merge(split(x) - mean(split(x)))
 
     ``split`` reshapes an axis to [groups, size of a group], and ``merge`` is its inverse. The
-    result describes the right side before ``merge``. ``shape`` is the shape of the value before the
-    split. Return None if the statistics are not repeated in this way.
+    result describes the right side before ``merge``. ``shape`` is the shape of ``centre`` before
+    the split. Return None if the statistics are not repeated in this way.
     """
     mean_repeat, spread_repeat = (
         match_repeated_axis(centre.average),
@@ -149,10 +149,10 @@ def split_repeated_groups(
 
 
 def _split(x: View, source: Value, axis: int) -> View | None:
-    """Return ``x`` as a view of ``source`` if ``source`` is ``x`` with one axis split, otherwise
-    None.
+    """Return ``x`` with ``axis`` split into two axes, as a view of ``source``.
 
-    The result has one axis more than ``x``: ``axis`` and ``axis + 1`` are the split axis of ``x``.
+    The axes ``axis`` and ``axis + 1`` of the result are the split axis. Return None if ``source``
+    is not the result of a reshape that splits this axis of ``x``.
     """
     if source.node is None or source.node.op is not ops.reshape:
         return None
@@ -198,7 +198,7 @@ def match_rms_norm(node: Node, context: MatchContext) -> Norm | str | None:
 
 
 def _has_elements(x: View, axes: Sequence[int]) -> bool:
-    """Return True if the normalised ``axes`` of x have at least one element for every named size.
+    """Return True if the normalised ``axes`` of x are not empty for any value of a named size.
 
     Runtimes raise an error for norms over empty axes.
     """

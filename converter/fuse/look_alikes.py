@@ -27,8 +27,10 @@ from converter.ir.axes import View
 def find_attention_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
     """Yield each product of softmax weights with values, and why it was not matched as attention.
 
-    A product is a contraction (``einsum``) with an operand that comes from a softmax of another
-    contraction. The softmax may be an operation, or an exponential whose elements are also summed.
+    ``graph`` is the graph after the recognisers have run. A product is a contraction (``einsum``)
+    with an operand that comes from a softmax of another contraction by elementwise operations and
+    moves. The softmax may be an operation, an exponential whose elements are also summed, or the
+    exponential of a log softmax.
     """
     nodes = [*graph.walk()]
     sums = (node for node in nodes if node.op is ops.reduce_sum)
@@ -81,9 +83,10 @@ _LOGARITHMS = {ops.log_softmax, ops.log}
 
 
 def find_layer_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
-    """Yield each square root by which a centred value is divided, and why it is no layer norm.
+    """Yield each root that divides or multiplies a centred value, and why it is no layer norm.
 
-    A value is centred if a mean is subtracted from it.
+    The root is of the mean square of that value, as in `_find_norm_look_alikes`. A value counts as
+    centred if it is a difference.
     """
     return (
         (node, _explain_root(node))
@@ -93,8 +96,11 @@ def find_layer_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator
 
 
 def find_rms_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
-    """Yield each square root by which a value without centring is divided, and why it is no RMS
-    norm."""
+    """Yield each root that divides or multiplies a value that is not centred, and why it is no RMS
+    norm.
+
+    The root is of the mean square of that value, as in `_find_norm_look_alikes`.
+    """
     return (
         (node, _explain_root(node))
         for node, centred in _find_norm_look_alikes(graph, context)
@@ -117,10 +123,11 @@ def _explain_root(root: Node) -> str:
 
 
 def _find_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, bool]]:
-    """Yield roots of a mean of squares, where the squared value is divided by or multiplied with
-    the root.
+    """Yield roots and powers of a mean of squares that divide or multiply the squared value.
 
-    Each root comes with True if the squared or scaled value is centred, otherwise with False.
+    The squared value and the one that is divided or multiplied may each be centred: ``x - y`` in
+    place of ``x``. Each root comes with True if the value that it divides or multiplies is centred,
+    otherwise with False.
     """
     roots = [node for node in graph.walk() if node.op in (ops.rsqrt, ops.sqrt, ops.pow)]
     squared = [(node, _squared_value(peeled_view(node.inputs[0]), context)) for node in roots]
@@ -134,7 +141,9 @@ def _find_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tupl
 def _squared_value(variance: View, context: MatchContext) -> View | None:
     """Return x if ``variance`` is mean(x²), mean(x²) + eps or mean(x²) - mean(x)²; otherwise None.
 
-    A mean here is a sum over an axis longer than one, times a factor other than 1.
+    A maximum in place of the sum is matched too, such as max(mean(x²) - mean(x)², 0). What is added
+    or subtracted is not examined. A mean here is a sum over an axis longer than one, times a factor
+    other than 1.
     """
     variance = peel(variance, rounding=True)
     parts = operands(variance) if variance.op() in (ops.add, ops.max) else [variance]
@@ -159,13 +168,11 @@ def _readers(graph: Graph) -> dict[int, list[Node]]:
 
 
 def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> Value | None:
-    """Return the operand that a root divides or multiplies, if this is ``source``, which may be
-    centred.
+    """Return the value that a root divides or multiplies, if it is ``source`` or ``source - y``.
 
     The root may pass through elementwise operations and operations that move elements before the
-    product. Return None if there is no such product.
-
-    ``readers`` contains the nodes that read each value, by the value's id.
+    product or quotient. Return None if there is none within `DEEPEST_SEARCH` nodes. ``readers``
+    contains the nodes that read each value, by the value's id.
     """
     visited, queue = {id(root)}, [root]
     for node in islice(iter(queue), DEEPEST_SEARCH):
@@ -180,7 +187,7 @@ def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> 
 
 
 def _uncentred(value: Value) -> Value:
-    """Return x if the value is ``x - mean``, otherwise the value itself.
+    """Return x if the value is a difference ``x - y``, otherwise the value itself.
 
     Conversions and moves are removed in both cases.
     """

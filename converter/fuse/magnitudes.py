@@ -25,7 +25,8 @@ UNBOUNDED_REASON = "numbers that may be infinite, huge or zero"
 def is_moderate(numbers: np.ndarray, *, allow_zero: bool) -> bool:
     """Return True if all absolute values are from 2**-20 to 2**20 (``LARGEST_SCALE``).
 
-    With ``allow_zero``, zero and values below 2**-20 are moderate too.
+    With ``allow_zero``, zero and values below 2**-20 are moderate too. NaN is never moderate. An
+    empty array is.
     """
     sizes = np.abs(numbers.astype(np.float64))
     return bool(np.all((sizes <= LARGEST_SCALE) & (allow_zero | (sizes >= 1 / LARGEST_SCALE))))
@@ -35,9 +36,10 @@ def may_move(value: Value, context: MatchContext, *, allow_zero: bool = False) -
     """Return True if a factor is moderate, so that products with it may be computed in another
     order.
 
-    Its numbers are used if they are constant or bound to parameters, otherwise the range that
-    follows from its computation. ``allow_zero`` is as in `is_moderate`. If the numbers of
-    parameters were used, the rewrite has to call `record_magnitude_fact`.
+    Its numbers are used if it depends only on constants and on parameters with an array. Otherwise
+    the range that follows from its computation has to be moderate. ``allow_zero`` is as in
+    `is_moderate`. A rewrite that moves the factor has to call `record_magnitude_fact`, because the
+    parameters may get other numbers.
     """
     numbers = bound_array(value, context.memo)
     if numbers is not None:

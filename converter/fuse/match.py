@@ -42,6 +42,8 @@ class NearMiss:
     node: Node | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
+        """Return "pattern: reason", with the count and the first source line if ``count`` is above
+        1."""
         repetition = f" ({self.count} times, first in {self.line})" if self.count > 1 else ""
         return f"{self.pattern}: {self.reason}{repetition}"
 
@@ -49,7 +51,8 @@ class NearMiss:
 def group_near_misses(near_misses: Sequence[NearMiss]) -> list[NearMiss]:
     """Merge near misses with the same pattern and reason into one whose ``count`` is their sum.
 
-    The source line of the first one is used. The merged near misses have no node.
+    The source line of the first one is used. The merged near misses have no node. They are in the
+    order in which each pattern and reason first occurs.
     """
     grouped: dict[tuple[str, str], NearMiss] = {}
     for near_miss in near_misses:
@@ -102,7 +105,10 @@ class MatchedOperation:
 
 
 def emit_matched_operation(op: Op, node: Node, matched: MatchedOperation, editor: Editor) -> Value:
-    """Emit ``op`` with the matched operand and parameters, with the shape and dtype of ``node``."""
+    """Emit ``op`` with the matched operand and parameters, and return its result.
+
+    The operand and the result have the shape and dtype of ``node``'s output.
+    """
     x = emit_view(editor, matched.x, node.out.shape, node.out.dtype)
     return editor.add(op, [x], node.out.shape, node.out.dtype, matched.params)
 
@@ -116,7 +122,7 @@ class MatchContext(Protocol):
     takes: SupportsDtype
 
     memo: dict[Any, Any]
-    """Results of earlier matches, such as arrays of values, by key or id."""
+    """Cache in which matching functions keep results, such as computed arrays by value id."""
 
     def single_use(self, value: Value) -> bool:
         """Return True if the value is used exactly once, as an operand of a node or as an output of
@@ -132,6 +138,9 @@ def recogniser_from(
 ) -> Recogniser:
     """Return a recogniser that first collects evidence without touching the graph, and then emits.
 
+    If there is a reason for a near miss, it is added to the near misses with the node and its
+    source line, and the node is not replaced.
+
     **Arguments**
 
     - `pattern`: the name of the structure in near misses.
@@ -139,7 +148,8 @@ def recogniser_from(
     - `find_evidence`: returns the evidence that a node is such a structure, a text with the reason
       for a near miss, or None.
     - `emit`: emits the values that replace the outputs of the node, from the evidence.
-    - `look_alikes`: finds structures for the report that no recogniser replaced.
+    - `look_alikes`: yields nodes of structures that no recogniser replaced, each with a reason for
+      the report.
     """
 
     def match(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Replacement | None:
@@ -158,10 +168,10 @@ def report_look_alikes(
     near_misses: list[NearMiss],
     takes: SupportsDtype,
 ) -> None:
-    """Add a near miss for each structure that looks like a named one and was left without a reason.
+    """Add a near miss for each structure that looks like a named one and has no near miss yet.
 
-    A structure has a reason if an earlier near miss of the same pattern is on a node from which the
-    structure is computed by elementwise operations and moves.
+    A structure has one if a near miss of the same pattern is on its node, or on a node that is
+    computed from its node by elementwise operations and moves (`iter_elementwise_ancestors`).
 
     **Arguments**
 
@@ -192,9 +202,10 @@ def iter_elementwise_ancestors(node: Node, through: Iterable[Op] = ()) -> Iterat
     """Yield a node and the nodes it is computed from by elementwise operations and moves, nearest
     first.
 
-    On each path the first node of another operation is also yielded, but no node after it.
-    ``through`` adds operations that are passed like elementwise ones. At most ``DEEPEST_SEARCH``
-    nodes are yielded.
+    The operands of ``node`` are always followed, whatever its operation is. On each path the first
+    node of another operation is also yielded, but its operands are not followed. ``through`` adds
+    operations that are passed like elementwise ones. The moves are `CARRIERS`. At most
+    `DEEPEST_SEARCH` nodes are yielded, each once.
     """
     visited, queue = {id(node)}, [node]
     for inner in queue:
@@ -285,9 +296,9 @@ def peel(view: View, *, rounding: bool = False) -> View:
     """Return the same elements as a view of an earlier value, as far back as possible.
 
     Transposes, broadcasts, reshapes that add or remove axes of size one, and conversions to a wider
-    float are removed. If ``rounding`` is true, conversions to a narrower float are also removed.
-    This is used for intermediate results, because their precision is determined by the fused
-    operator.
+    float are removed. If ``rounding`` is true, conversions to a narrower float of at least 16 bits
+    are also removed. This is used for intermediate results, because their precision is determined
+    by the fused operator. The result is ``view`` itself if there is nothing to remove.
     """
     while (inner := skip_one_move(view, rounding=rounding)) is not None and inner.has_full_axes:
         view = inner
@@ -298,8 +309,9 @@ def skip_one_move(view: View, *, rounding: bool = False) -> View | None:
     """Return the same elements as a view of the operand of one transpose, broadcast, reshape or
     conversion.
 
-    A conversion must be to a wider float, or with ``rounding`` to a float of at least 16 bits.
-    Return None if another node computes the base, or if no view expresses a reshape.
+    A conversion must be from a float to a wider float, or with ``rounding`` to a float of at least
+    16 bits. Return None for other conversions, if another node or no node computes the base, or if
+    no view expresses a reshape.
     """
     node = view.base.node
     if node is None or node.op not in PEELED:
@@ -316,8 +328,8 @@ def peel_moves(view: View) -> View:
 
     The view is followed back through such conversions, transposes, broadcasts, reshapes, slices and
     reversals. A concatenation is followed to the operand that has all elements of the view; if no
-    operand has all of them, the search ends. It also ends where `write` could not compute the view.
-    Because slices are followed, the result may be a view of a part of its base.
+    operand has all of them, the search ends. It also ends where `emit_view` could not compute the
+    view. Because slices are followed, the result may be a view of a part of its base.
     """
     while True:
         view = furthest_view(view)
@@ -341,10 +353,11 @@ def is_only_read_through(value: Value, base: Value, context: MatchContext) -> bo
 
 
 def converts_float(node: Node) -> bool:
-    """Return True if a node converts a float to a float whose rounding may be ignored.
+    """Return True if a conversion is from a float to a float and its rounding may be ignored.
 
-    Return False for a conversion to a narrower float of 8 bits or fewer. That is a quantisation,
-    whose rounding is intended.
+    ``node`` is the conversion. Return False if one of the dtypes is no float. Return False also for
+    a float of 8 bits that is not wider than the operand's dtype. That is a quantisation, whose
+    rounding is intended.
     """
     source, target = node.inputs[0].dtype, node.out.dtype
     floats = all(jnp.issubdtype(d, jnp.floating) for d in (source, target))
@@ -357,12 +370,12 @@ def _widens(node: Node) -> bool:
 
 
 def match_repeated_axis(view: View) -> tuple[View, int] | None:
-    """Return a view of a value before each of its entries along an axis was repeated, and that
-    axis.
+    """Match a value of which each entry along one axis is repeated, as ``repeat(x, n, axis)`` does.
 
     Example: ``x[..., C, None]`` is broadcast to ``[..., C, n]`` and reshaped to ``[..., C * n]``.
-    The result has the axes ``[..., C, n]`` and repeats its elements along ``n``. The number is that
-    of axis C. Return None if the value is not computed in this way.
+    Return a view of ``x`` with the axes ``[..., C, n]``, which repeats its elements along ``n``,
+    and the index of axis C in it. This is also the index of the axis C * n in ``view``. Return None
+    if the value is not computed in this way.
     """
     inner = view_of_operand(view) if view.op() is ops.reshape else None
     merged = [i for i, group in enumerate(inner.groups) if len(group) == 2] if inner else []
@@ -377,10 +390,11 @@ def match_repeated_axis(view: View) -> tuple[View, int] | None:
 
 
 def base_permutation(view: View, shape: Shape) -> list[int] | None:
-    """Return the permutation with which the transposed base of the view is the view with this
-    shape.
+    """Return the permutation p for which the view is its base transposed by p.
 
-    Return None if the view is no transpose of its base, or if it has another shape.
+    Axis i of the view is axis p[i] of the base. An axis of the view along which nothing varies gets
+    one of the base's axes of size one. ``view`` must have full axes. Return None if it is no
+    transpose of its base, or if the transposed base has another shape than ``shape``.
     """
     ones = [a for a in range(view.base.rank) if a not in view.axes]
     order = [ones.pop(0) if a is None and ones else a for a in view.axes]

@@ -31,10 +31,11 @@ CALLS = {"_resize": "resize", "_map_coordinates": "grid_sample"}
 def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | None:
     """Return the order of the result's axes if a call of a named function computes ``function``.
 
-    ``node`` is the call. ``function`` is traced for its operands and has to call the function of
-    that name once, with its own arguments. Axis i of the result of ``function`` is axis
-    ``order[i]`` of the first result of the call. Return None if the two calls are not the same
-    program.
+    ``node`` is the call. ``function`` is traced for the shapes and dtypes of the call's operands.
+    The trace must contain one call of a function of the same name, with the arguments of
+    ``function`` as its operands, and may transpose its result. Axis i of the result of ``function``
+    is axis ``order[i]`` of the first result of ``node``. Return None if the two calls are not the
+    same program, or if JAX cannot trace ``function``.
     """
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
     try:
@@ -59,7 +60,7 @@ def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | No
 
 def _is_equal(call: Node, traced: Node) -> bool:
     """Return True if two calls compute their first results by the same program from their
-    operands."""
+    operands. Further results are not compared."""
     body, traced_body = call.bodies["call"], traced.bodies["call"]
     if not dims.is_same_shape(call.out.shape, traced.out.shape) or len(body.inputs) != len(
         traced_body.inputs
@@ -81,7 +82,10 @@ def call_results(node: Node, first: Value, editor: Editor) -> list[Value]:
 
 
 def inline_call(node: Node, editor: Editor) -> Sequence[Value]:
-    """Replace a call by its body, and return the results of the body."""
+    """Emit the nodes of a call's body on the operands of the call, and return the body's results.
+
+    This is the rule that inlines a call: the results replace those of the call.
+    """
     return editor.inline(node.bodies["call"], node.inputs)
 
 
@@ -105,7 +109,8 @@ class MatchedCall(Generic[T]):
     """A call of a function of one operand, and the candidate that it computes.
 
     ``shape`` is the shape of the result with the batch axes at the positions that they have in the
-    operand. ``order`` is the permutation from these axes to the axes of the call's own result.
+    operand. ``order`` is the permutation with which such a result is transposed to the result of
+    the call: axis i of the call's result is axis ``order[i]`` of ``shape``.
     """
 
     candidate: T
@@ -116,11 +121,11 @@ class MatchedCall(Generic[T]):
 def find_call(
     node: Node, candidates: Callable[[Shape, Shape], Iterable[Candidate[T]]]
 ) -> MatchedCall[T] | None:
-    """Return the candidate that a call computes, under up to `MAX_BATCHES` nested ``vmap``.
+    """Return the first candidate that a call computes, under up to `MAX_BATCHES` nested ``vmap``.
 
     ``candidates(shape, result)`` yields the functions that are tried for an operand and a result of
     these shapes, without batch axes. Return None if the call has several operands, or if no
-    candidate is the same program as the call.
+    candidate is the same program as the call for the first `MAX_TRIES` choices of batch axes.
     """
     (x, *other_inputs), result = node.inputs, node.out.shape
     if other_inputs:

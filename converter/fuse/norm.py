@@ -49,7 +49,7 @@ class NormDeviation:
     numerator: Product
 
     def without(self, factor: View) -> NormDeviation:
-        """Return the deviation without one factor of the numerator."""
+        """Return the same division with one factor less in the numerator."""
         return replace(
             self, numerator=Product(self.numerator.coefficient, self.numerator.without(factor))
         )
@@ -90,8 +90,9 @@ class Norm:
     """``numerator * x / sqrt(spread + epsilon)``, plus or minus the ``terms``. ``x`` may be
     centred.
 
-    ``axes`` are the normalised axes of the view ``x``. ``shape`` is the shape of ``x`` if an axis
-    of the matched node was split for it, otherwise None.
+    ``axes`` are the normalised axes of the view ``x``. ``shape`` is None if the view ``x`` has the
+    shape of the matched node. If an axis is split into two for the norm, it is the shape with the
+    split axis. ``moved`` are values as in `CentredValue`.
     """
 
     x: View
@@ -106,9 +107,10 @@ class Norm:
 
 
 def match_deviations(node: Node, context: MatchContext) -> Iterator[NormDeviation]:
-    """Yield every way to see a product as another product divided by a deviation.
+    """Yield every way to see the product ``node`` as another product divided by a deviation.
 
-    An example is ``x * rsqrt(var + eps)``. ``node`` is the last multiplication or division.
+    An example is ``x * rsqrt(var + eps)``. ``node`` is the last multiplication or division. The
+    spread is not examined.
     """
     parts = product_of(node, context)
     return match_division_by_deviation(parts, node.out.dtype)
@@ -118,8 +120,10 @@ def match_division_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[Nor
     """Yield every way to see a product as another product divided by a deviation.
 
     A deviation is ``sqrt(v + eps)`` as a divisor, or ``rsqrt(v + eps)`` or a power as a factor,
-    where ``eps`` is a known number. No match is yielded for a product with several divisors, or for
-    a product whose order matters in float16. ``dtype`` is the dtype of the product.
+    where ``eps`` is a known number. ``dtype`` is the dtype of the product. Nothing is yielded for a
+    product with several divisors, for a coefficient that overflows or underflows in the dtype, for
+    a product whose order matters in float16, or if an attribute of float32 cannot hold ``eps``
+    exactly in float64.
     """
     if not parts.divisors:
         inverses = [f for f in parts.factors if f.op() is ops.rsqrt or _is_power(f, -0.5)]
@@ -156,8 +160,9 @@ def _is_attribute(number: float, dtype: np.dtype) -> bool:
 def _is_order_free(parts: Product, factors: Sequence[View], dtype: np.dtype) -> bool:
     """Return True if the order of the multiplications makes no difference.
 
-    ``factors`` are the factors of the numerator. In float16, whether a product overflows may depend
-    on the order of its factors. At most one factor besides the normed value is therefore allowed.
+    ``factors`` are the factors of the numerator of ``parts``. In float16, whether a product
+    overflows may depend on the order of its factors. At most one factor or coefficient besides the
+    normed value is therefore allowed.
     """
     other_factors = len(factors) - 1 + (parts.coefficient != 1)
     return dtype.name != "float16" or other_factors <= 1
@@ -191,8 +196,11 @@ def _match_centred_product(node: Node, context: MatchContext) -> Iterator[Centre
 
 
 def _match_centred_sum(node: Node, context: MatchContext) -> Iterator[CentredValue]:
-    """Yield matches of ``x * s - mean * s + bias``, where the two products may come from nested
-    sums."""
+    """Yield matches of ``x * s - mean * s + bias``.
+
+    The terms may be operands of ``node`` or of the sums and differences that are its operands.
+    There may be several biases or none.
+    """
     if not any(v.node is not None and v.node.op in _PRODUCTS for v in node.inputs):
         # This is not a centred value. Most sums add a bias to another value.
         return
@@ -214,7 +222,8 @@ _OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 def _signed_terms(node: Node, context: MatchContext) -> list[NormTerm]:
     """Return the terms of a sum or difference, each with ``ops.add`` or ``ops.sub`` as its sign.
 
-    An operand that is itself a sum or difference, with no other reader, is replaced by its terms.
+    An operand that is itself a sum or difference, with no other reader, is replaced by its two
+    operands. These are not split further.
     """
     terms: list[NormTerm] = []
     left, right = operands(view_of(node.out))
@@ -236,10 +245,11 @@ def _match_difference(
     node: Node,
     context: MatchContext,
 ) -> Iterator[CentredValue]:
-    """Yield matches of ``minuend - subtrahend`` as ``x * s - weight * mean * s``.
+    """Yield matches of the sum of two signed terms as ``x * s - weight * mean * s``.
 
-    The two products must differ in one factor each, ``x`` and ``mean``. ``terms`` are the other
-    terms of the sum ``node``; they are part of the result.
+    ``minuend`` is ``x * s`` with its sign, ``subtrahend`` the other product with its sign. The two
+    products must differ in one factor each, ``x`` and ``mean``. ``terms`` are the other terms of
+    the sum ``node``; they are part of the result.
     """
     first, second = (_signed_product(term, context) for term in (minuend, subtrahend))
     shared = Counter(first.factors) & Counter(second.factors)
@@ -300,8 +310,8 @@ def _emit_unscaled_norm(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, edito
 def emit_factors_and_terms(normed: Value, norm: Norm | CentredValue, editor: Editor) -> Value:
     """Multiply a normalised value by the other factors of the matched product, and add the terms.
 
-    ``normed`` is the output of the norm operator. Record that the rewrite relies on moderate
-    numbers in the ``moved`` values.
+    ``normed`` is the output of the norm operator, which has the shape of the result. Record that
+    the rewrite relies on moderate numbers in the ``moved`` values.
     """
     result, factors = normed, norm.deviation.numerator
     for value in norm.moved:

@@ -104,7 +104,9 @@ def normal_form(
 ) -> NormalForm | None:
     """Return a value as a polynomial, or None if it would have more than `MAX_TERMS` terms.
 
-    ``leaves`` are values that are atoms of the polynomial, even if they are results of operations.
+    Values that are not floats and results of other operations than arithmetic, roots, powers and
+    sums are atoms of the polynomial, and so are values below a depth of `MAX_DEPTH` operations.
+    ``leaves`` are further values that are atoms, even if they are results of arithmetic.
     """
     key = normal_form, view, tuple(map(id, leaves))
     if key not in context.memo:
@@ -127,7 +129,8 @@ def count_terms(sizes: Iterable[Dim]) -> Terms:
 def size_terms(dim: Dim) -> Terms:
     """Return one dimension as a polynomial over the names of sizes.
 
-    Example: ``2 * n + 1`` has the monomials ``n`` and 1.
+    Example: ``2 * n + 1`` has the monomials ``n`` and 1. Another function of sizes, such as a floor
+    division, is one atom.
     """
     if dims.is_static(dim):
         return {ONE: float(dim)} if dim else {}
@@ -177,7 +180,8 @@ def multiply_terms(left: Terms, right: Terms) -> Terms:
 def raise_terms(terms: Terms, power: int) -> Terms:
     """Return a polynomial to the power of an integer.
 
-    A negative power of a polynomial with several monomials is a single atom (`Inner`).
+    A negative power of a polynomial that is zero or has several monomials is a single atom
+    (`Inner`).
     """
     if power < 0 and len(terms) != 1:
         return {frozenset({(Inner(frozenset(terms.items())), power)}): 1.0}
@@ -262,8 +266,10 @@ class _Reader:
         return self.seen[view]
 
     def _of(self, view: View, depth: int) -> NormalForm | None:
-        """Return the normal form of a view whose base no move or conversion computes. It is not
-        cached."""
+        """Return the normal form of a view whose base is no result of a move or conversion.
+
+        It is not cached.
+        """
         if id(view.base) in self.leaves:
             return _atom_form(view)
         constant = _constant_form(view)
@@ -296,7 +302,8 @@ class _Reader:
         terms.
 
         The summed axes become the last logical axes of the operand. The sum of each monomial is
-        split into the factors that do not vary along these axes, and a sum of the others.
+        split into the factors that do not vary along these axes, and a sum of the others. A view of
+        a part of the sum is an atom.
         """
         inner = summed_view(view)
         if inner is None:
@@ -323,7 +330,8 @@ _ROOTS = {ops.sqrt: 0.5, ops.rsqrt: -0.5}
 
 
 def _constant_form(view: View) -> NormalForm | None:
-    """Return the polynomial of a constant number or a named size, or None for other values."""
+    """Return the polynomial of a finite constant number or a named size, or None for other
+    values."""
     number, size = scalar(view.base), named_size(view.base)
     if size is not None:
         return NormalForm(size_terms(size))
@@ -419,7 +427,8 @@ def _raise_form(form: NormalForm | None, power: float) -> NormalForm | None:
 def summed_view(view: View) -> View | None:
     """Return the operand of a sum as a view: the axes of ``view``, then the summed axes.
 
-    The base of ``view`` is the sum. Return None if the view contains only parts of it.
+    The base of ``view`` is the sum. Return None if an axis of the view is not a full axis of the
+    base (`View.has_full_axes`).
     """
     source, summed_axes = view.node().inputs[0], tuple(view.node().params["axes"])
     if not view.has_full_axes:
@@ -434,8 +443,9 @@ def summed_view(view: View) -> View | None:
 def _sum_monomial(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[Monomial, Terms]:
     """Return the sum of a monomial along its axes from ``rank`` on, which have these sizes.
 
-    The result is the factors that do not vary along these axes, and the sum of the other factors as
-    a polynomial. For axes along which nothing varies, the size of the axis is a factor.
+    The result is a pair, whose product is the sum: the factors that do not vary along these axes,
+    without these axes, and the sum of the other factors as a polynomial. If nothing varies along
+    one of the axes, its size is a factor of the polynomial.
     """
     summed_axes = range(rank, rank + len(sizes))
     varying = frozenset(f for f in monomial if any(_varies(f[0], axis) for axis in summed_axes))
@@ -455,7 +465,11 @@ def _sum_monomial(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[
 
 def _merge_sums(total: Sum, rank: int) -> Sum:
     """Return a sum of a sum as one sum, with its axes in an order that depends only on the views in
-    it."""
+    it.
+
+    ``rank`` is the number of logical axes before the summed axes. A sum of anything else is only
+    brought into this order.
+    """
     factors = [*total.monomial]
     if len(factors) == 1 and isinstance(factors[0][0], Sum) and factors[0][1] == 1:
         inner = factors[0][0]
@@ -501,7 +515,10 @@ def _drop_axes(monomial: Monomial, axes: Iterable[int]) -> Monomial:
 
 
 def _permute_axes(monomial: Monomial, order: Sequence[int]) -> Monomial:
-    """Return the monomial with the first logical axes of all its views in this order."""
+    """Return the monomial with the first ``len(order)`` logical axes of all its views permuted.
+
+    Axis i of a new view is axis ``order[i]`` of the old one. The axes after these keep their order.
+    """
 
     def take(atom: Atom) -> Atom:
         if isinstance(atom, View):

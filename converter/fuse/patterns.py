@@ -12,8 +12,8 @@ from converter.ir import Graph
 def pattern_graph(function: Callable[..., Any], specs: Sequence[Any]) -> Graph:
     """Return the graph of a JAX function after the passes that run before the recognisers.
 
-    ``specs`` are the shapes and dtypes of the arguments. A user's function that computes the same
-    has the same graph then.
+    The function is traced, decomposed and canonicalized. A user's function that computes the same
+    has the same graph after these passes. ``specs`` are the shapes and dtypes of the arguments.
     """
     graph = trace(function, specs)
     decompose(graph)

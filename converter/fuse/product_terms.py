@@ -28,13 +28,17 @@ class Product:
     slack: float = 0.0
 
     def without(self, factor: View) -> list[View]:
-        """Return the factors of the product without one occurrence of ``factor``."""
+        """Return the factors of the product without ``factor``.
+
+        ``factor`` must be an element of ``factors``, which is found by identity. Equal factors
+        stay. The product is not changed.
+        """
         index = next(i for i, f in enumerate(self.factors) if f is factor)
         return [*self.factors[:index], *self.factors[index + 1 :]]
 
     def multiply(self, number: float, dtype: np.dtype) -> None:
         """Multiply the coefficient by a constant of this dtype, and add its rounding error to the
-        slack."""
+        slack. Both are changed in place."""
         self.coefficient *= number
         self.slack += float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
 
@@ -50,14 +54,17 @@ EQUAL = 1e-6
 def product(
     view: View, context: MatchContext, *, powers: bool = False, rounding: bool = False
 ) -> Product:
-    """Return a value as a product, through its multiplications, divisions, negations and powers.
+    """Return a value as a product, through its multiplications, divisions, negations and
+    reciprocals.
 
-    Besides the value itself, only values with a single reader are taken apart.
+    Besides the value itself, only values with a single reader are taken apart. Constants from
+    2**-60 to 2**60 and zero are multiplied into the coefficient. A value that is no product is the
+    only factor.
 
     **Arguments**
 
     - `powers`: whether a square or another power up to 4 becomes repeated factors, even if other
-      nodes read it.
+      nodes read it. Powers in a divisor are not taken apart.
     - `rounding`: whether conversions to narrower floats are skipped, as in `peel`.
     """
     result = Product()
@@ -69,7 +76,8 @@ def product(
 def product_of(node: Node, context: MatchContext) -> Product:
     """Return the result of a node as a product.
 
-    Only the last result is cached, because several recognisers ask for the same node in turn.
+    Only the last result is cached, because several recognisers ask for the same node in turn. They
+    share the object, so it must not be changed.
     """
     cached = context.memo.get(product_of)
     if cached is None or cached[0] is not node:
@@ -132,7 +140,10 @@ LARGEST_NUMBER = 2.0**60
 
 
 def exponent(view: View) -> int:
-    """Return n if the view is the n-th power of its operand for an integer n, otherwise 0."""
+    """Return n if the view is the n-th power of its operand for a constant integer n, otherwise 0.
+
+    n may be negative. Products and reciprocals by division are no powers.
+    """
     if view.op() is ops.square:
         return 2
     if view.op() is ops.pow:
@@ -148,7 +159,8 @@ def exponent(view: View) -> int:
 class ReducedValue:
     """The operand of a reduction, as a view of the logical axes and then the reduced axes.
 
-    ``sizes`` are the sizes of the reduced axes.
+    The view does not vary along logical axes that the reduction has removed. ``sizes`` are the
+    sizes of the reduced axes.
     """
 
     view: View
@@ -181,8 +193,10 @@ class ReducedValue:
 
 
 def match_reduction(view: View, op: Op) -> ReducedValue | None:
-    """Return the operand of a reduction by ``op``, such as a sum, or None if ``view`` is no such
-    reduction."""
+    """Return the operand of a reduction by ``op``, such as `ops.reduce_sum`.
+
+    Return None if ``view`` is no such reduction. Moves and conversions after it are skipped.
+    """
     # JAX computes sums of float16 in float32 and rounds the result.
     view = peel(view, rounding=True)
     if view.op() != op:
@@ -194,10 +208,10 @@ def match_reduction(view: View, op: Op) -> ReducedValue | None:
 
 
 def reduction_axes(view: View, unreduced: View, op: Op) -> tuple[int, ...] | None:
-    """Return the axes over which ``view`` is the reduction of ``unreduced`` by an operation.
+    """Return the logical axes over which ``view`` is the reduction of ``unreduced`` by ``op``.
 
-    If ``op`` is a sum, ``view`` may be ``sum(unreduced, axis=1, keepdims=True)``, for which the
-    axes are (1,). Return None if it is no such reduction.
+    Both views have the same logical axes. Example: ``sum(x, axis=1, keepdims=True)`` is the
+    reduction of x by `ops.reduce_sum` over the axes (1,). Return None if it is no such reduction.
     """
     inner = match_reduction(view, op)
     return None if inner is None else inner.axes_of(unreduced)
@@ -205,15 +219,21 @@ def reduction_axes(view: View, unreduced: View, op: Op) -> tuple[int, ...] | Non
 
 @dataclass(frozen=True)
 class Mean:
-    """``factor`` times a sum. It is a mean if the factor is one over the number of summands."""
+    """A sum times numbers. It is a mean if they are one over the number of summands.
+
+    ``summed`` is the value that is summed. ``factor`` is the full product: its only factor is the
+    sum, and its coefficient and divisors are what multiplies and divides the sum.
+    """
 
     summed: ReducedValue
     factor: Product
 
 
 def match_mean(view: View, context: MatchContext) -> Mean | None:
-    """Match a sum times numbers or divided by named sizes. Return the sum and the factor, or
-    None."""
+    """Match a sum, which may be multiplied by numbers and divided by named sizes.
+
+    Return None for other values.
+    """
     parts = product(view, context, rounding=True)
     has_named_divisors = all(named_size(divisor.base) is not None for divisor in parts.divisors)
     if len(parts.factors) != 1 or not has_named_divisors:

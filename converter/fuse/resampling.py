@@ -41,7 +41,10 @@ class ResamplingMatrix:
         return (columns, rows) if self.transposed else (rows, columns)
 
     def numbers(self) -> np.ndarray | None:
-        """Return the weights in the shape of ``value``, or None if they are not constant."""
+        """Return the weights in the shape of ``value``.
+
+        Return None if they depend on more than constants, or if the shape has a named size.
+        """
         return constant_array(self.value) if dims.all_static(self.value.shape) else None
 
     def with_constant_weights(self) -> "ResamplingMatrix":
@@ -68,8 +71,9 @@ def match_resampling_matrix(node: Node, side: int) -> tuple[ResamplingMatrix, li
     """Match an einsum that contracts one axis of an operand with a matrix.
 
     ``side`` is the index of the operand that is the matrix, 0 or 1. Return the matrix, and the
-    einsum's labels of the other operand's axes, in which the label of the contracted axis is that
-    of the new axis. Return None if the operand is no matrix, or if the einsum does anything else.
+    einsum's labels for the axes of the contraction's result in the order of the other operand: the
+    label of the contracted axis is replaced by that of the new axis. Return None if the operand is
+    no matrix, or if the einsum does anything else.
     """
     matrix_labels, operand_labels = (
         list(node.params[k]) for k in (("lhs", "rhs"), ("rhs", "lhs"))[side]
@@ -96,9 +100,10 @@ def emit_resampling(x: Value, axis: int, matrix: ResamplingMatrix, editor: Edito
     """Emit the contraction of axis ``axis`` of ``x`` with a matrix, and return it in the order of
     x's axes.
 
-    The matrix is the left operand, which moves no axis, or the right operand, on the last axis. Few
-    columns are slow from the left: a product with 683 x 3 columns takes four times as long as a
-    transpose and a product from the right.
+    The matrix is the left operand of the product, which moves no axis. If the axes of ``x`` after
+    ``axis`` have fewer than `NARROW_MATRIX` entries together, ``axis`` is moved last, and the
+    matrix is the right operand. Few columns are slow from the left: a product with 683 x 3 columns
+    takes four times as long as a transpose and a product from the right.
     """
     shape = tuple(matrix.sizes[1] if i == axis else d for i, d in enumerate(x.shape))
     following_size = dims.size_product(x.shape[axis + 1 :])

@@ -62,11 +62,11 @@ def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list
 
 
 def _may_resize(node: Node) -> bool:
-    """Return True if the body of a call only moves, contracts and gathers its operand, as JAX's
-    resize does.
+    """Return True if a call may be JAX's resize: its body reads the operand as JAX's resize does.
 
-    A user's function may have the same name as JAX's resize. For most of these functions this check
-    avoids tracing JAX's resize for a comparison.
+    Only conversions, transposes, contractions and gathers may read the operand. A user's function
+    may have the same name as JAX's resize. For most of these functions this check avoids tracing
+    JAX's resize for a comparison.
     """
     body = node.bodies["call"]
     readers = {inner.op for inner in body.nodes if body.inputs[0] in inner.inputs}
@@ -122,6 +122,9 @@ MAX_AXES = {"linear": 3, ALIGNED[0]: 3, "cubic": 2, "cubic-pytorch": 2, "nearest
 
 def resize_recogniser(opset: int, strict: bool) -> Recogniser:
     """Return the recogniser that lowers ``image_resize`` for an opset; antialiasing needs opset 18.
+
+    Each ``image_resize`` is replaced. Axes that Resize cannot compute are gathered or multiplied,
+    and the reason is added as a near miss. Parameters of known size are resized as JAX does.
 
     With ``strict``, Resize is used for nearest neighbours only. The zeros among the weights of
     other methods turn infinities to NaN in JAX's products, but not in Resize.
@@ -182,7 +185,7 @@ def _explain_unsupported(sizes: str, rows: list[ResizeSupport], method: str) -> 
 
 
 def _nearest_kinds(node: Node, context: MatchContext) -> dict[int, Kinds | str | None]:
-    """Return for each axis how a nearest-neighbour resize is emitted.
+    """Return for each resized axis how a nearest-neighbour resize is emitted.
 
     A tuple of kinds means ``Resize``. A text is the reason why a gather is emitted that might have
     been a ``Resize``. None means a gather or slice that needs no reason: the entries are at equal
@@ -202,9 +205,9 @@ def _nearest_kinds(node: Node, context: MatchContext) -> dict[int, Kinds | str |
 
 def _is_slice(size: Dim, count: Dim) -> bool:
     """Return True if a nearest resize from ``size`` to ``count`` elements selects entries at equal
-    steps.
+    steps, which a slice returns.
 
-    A slice returns these. False is returned for named sizes.
+    Return True also if ``size`` is one. Return False for named sizes.
     """
     if not dims.all_static((size, count)):
         return False
@@ -213,8 +216,8 @@ def _is_slice(size: Dim, count: Dim) -> bool:
 
 
 def _is_exact(size: Dim, count: Dim) -> bool:
-    """Return True if a nearest resize from ``size`` to ``count`` elements selects the same ones
-    everywhere.
+    """Return True if runtimes and JAX select the same entries in a nearest resize from ``size`` to
+    ``count`` elements.
 
     Runtimes compute positions in ``float32``. The position is ``(i + 0.5) / scale - 0.5``, with
     halves rounded up. With size / count = p / q in lowest terms, there are exact halves if p is
@@ -264,8 +267,10 @@ def _emit_resizes(
 
 
 def _groups(kinds: dict[int, Kinds]) -> Iterator[tuple[list[int], Kinds]]:
-    """Yield groups of neighbouring axes that one ``Resize`` can resize, with the kinds that all
-    axes share."""
+    """Yield groups of axes that one ``Resize`` can resize, with the kinds that all of them share.
+
+    The axes are taken in ascending order. Other axes may lie between those of a group.
+    """
     axes: list[int] = []
     shared: Kinds = ()
     for axis, axis_kinds in sorted(kinds.items()):
@@ -324,8 +329,8 @@ def _emit_product(node: Node, x: Value, axis: int, count: Dim, editor: Editor) -
 def _skip_transposes(x: Value, context: MatchContext) -> tuple[Value, list[int]]:
     """Return the value before the transposes of ``x`` that nothing else reads, and a permutation.
 
-    Axis i of ``x`` is axis ``permutation[i]`` of that value. A transpose that moves only axes of
-    size one is a reshape.
+    Axis i of ``x`` is axis ``permutation[i]`` of that value. Reshapes that only move axes of size
+    one count as transposes.
     """
     order = list(range(x.rank))
     while (

@@ -28,9 +28,9 @@ from converter.ir.scalars import scalar
 def match_softmax(node: Node, context: MatchContext) -> MatchedOperation | str | None:
     """Match a quotient of exponentials and their sum, or the exponential of a log softmax.
 
-    Return the operand and the axis of the softmax. Return a text, the reason for a near miss, if
-    the sum is over several axes, or if the maximum is not subtracted before the exponential. Return
-    None for other nodes.
+    Return the operand of the softmax, and its axis as the parameter ``axis``. Return a text, the
+    reason for a near miss, if the sum is over several axes, or if the exponent is not x minus its
+    maximum along the axis. Return None for other nodes.
     """
     if node.op is ops.exp:
         return _match_exp_of_log_softmax(operand(view_of(node.out), 0))
@@ -81,9 +81,10 @@ def _match_exp_of_log_softmax(view: View) -> MatchedOperation | None:
 
 
 def _match_quotient(node: Node, context: MatchContext) -> tuple[View | None, View | None]:
-    """Return the only factor and the only divisor of a product, or two times None.
+    """Return the only factor and the only divisor of a product with an exponential as an operand.
 
-    Return None as well if the coefficient is not 1.
+    Return (None, None) if there are more, if the coefficient is not 1, or if no operand of the node
+    is an exponential.
     """
     if not any(v.producer_if(ops.exp) for v in node.inputs):
         return None, None
@@ -93,11 +94,11 @@ def _match_quotient(node: Node, context: MatchContext) -> tuple[View | None, Vie
 
 
 def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
-    """Return the axes over which a sum adds the exponentials ``top``, except the exponentials of
+    """Return the axes over which ``total`` is the sum of the exponentials ``top`` without those of
     hidden elements.
 
     A mask sets the hidden elements to -inf before the exponential and their exponentials to zero
-    before the sum ``total``. It must be the same mask. Return None if ``total`` is no such sum.
+    before the sum. It must be the same mask. Return None if ``total`` is no such sum.
     """
     summed = match_reduction(total, ops.reduce_sum)
     shifted = operand(top, 0)
@@ -114,7 +115,11 @@ def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
 
 
 def match_log_softmax(node: Node, context: MatchContext) -> MatchedOperation | None:
-    """Match ``s - log(sum(exp(s)))`` with ``s = x - max(x)``. Return x and its axis, or None."""
+    """Match ``s - log(sum(exp(s)))`` with ``s = x - max(x)``.
+
+    Return x, and the axis of the maximum and the sum as the parameter ``axis``. Return None for
+    other nodes.
+    """
     shifted, logarithm = operands(view_of(node.out))
     if shifted.op() is not ops.sub or logarithm.op() is not ops.log:
         return None
@@ -127,7 +132,8 @@ def match_log_softmax(node: Node, context: MatchContext) -> MatchedOperation | N
 def _match_shifted(shifted: View, axes: tuple[int, ...] | None) -> MatchedOperation | None:
     """Match ``x - max(x)`` along the only axis in ``axes``.
 
-    Return x and the axis. Return None for other values, or if ``axes`` is None or has several axes.
+    Return x and the parameter ``axis``. Return None for other values, or if ``axes`` is None or has
+    several axes.
     """
     if shifted.op() is not ops.sub or axes is None or len(axes) != 1:
         return None

@@ -61,15 +61,18 @@ def _are_moderate(**numbers: float | None) -> bool:
 class Spelling:
     """A formula that computes an operation in one way: ``formula(x, …)`` equals ``op``.
 
+    - `op`: the operation that replaces the formula.
     - `sign`: a primitive that the formula contains. In a graph without it the spelling is not
       tried. None means that it is always tried.
-    - `accepts`: returns True for numbers that the arguments other than ``x`` may have. In the
-      user's function they are numbers, which become parameters of the operation. An argument called
+    - `formula`: a function of ``x`` and possibly of further arguments. In the user's function these
+      are numbers, which become parameters of the operation by their names. An argument called
       ``slope`` may also be an array, which becomes an operand.
+    - `accepts`: is called with the numbers of the further arguments by name, or None for an array.
+      It returns True if the formula with these numbers may be replaced.
     - `condition`: text about ``accepts`` for the report, such as "for slopes between 0 and 1". If
       it is empty, refused numbers are not reported.
     - `since`: the first opset with the operator.
-    - `negative`: whether the operator has these numbers with the opposite sign.
+    - `negative`: whether the operation gets these numbers and arrays with the opposite sign.
     """
 
     op: Op
@@ -117,8 +120,8 @@ def report_other_dtypes(
     They are found by fusing them in a copy of the graph. ``opset`` is as in `recognise_spellings`.
     Spellings without a `condition` are not reported.
     """
-    floats = {node.out.dtype for node in graph.walk() if is_float(node.outputs[0].dtype)}
-    dtypes = {dtype.name for dtype in floats} - {*DTYPES}
+    results = {value.dtype for node in graph.walk() for value in node.outputs}
+    dtypes = {dtype.name for dtype in results if is_float(dtype)} - {*DTYPES}
     if not (dtypes and spellings_in(graph, table)):
         return
     trial = graph.clone()
@@ -133,7 +136,7 @@ def report_other_dtypes(
 
 
 def spellings_in(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
-    """Return the spellings of the table that may be in the graph, because their ``sign`` is."""
+    """Return the spellings of the table, in its order, whose ``sign`` is in the graph or None."""
     operations = {node.op for node in graph.walk()}
     return tuple(
         spelling for spelling in table if spelling.sign is None or spelling.sign in operations
@@ -283,10 +286,10 @@ def _bind_argument(name: str, view: View, arguments: Arguments) -> Arguments | N
 def _unify_all(
     terms: Sequence[View], parts: Sequence[View], arguments: Arguments
 ) -> Arguments | None:
-    """Return the arguments with which each of ``terms`` in the formula computes its partner in
-    ``parts``.
+    """Return the arguments with which each of ``terms`` in the formula computes the view at the
+    same index of ``parts``.
 
-    Return None if there are none. ``arguments`` has those known so far.
+    Return None if one of the computations differs. ``arguments`` has those known so far.
     """
     extended: Arguments | None = arguments
     for term, part in zip(terms, parts, strict=True):
@@ -313,7 +316,8 @@ def _has_same_params(node: Node, view: View) -> bool:
 def _is_near(number: float, expected: float | None, view: View) -> bool:
     """Return True if two numbers are equal up to rounding in the dtype of the view.
 
-    ``expected`` may be None, which equals no number.
+    Numbers of other dtypes than floats must be equal exactly. ``expected`` may be None, which
+    equals no number.
     """
     if not jnp.issubdtype(view.base.dtype, jnp.floating):
         return number == expected

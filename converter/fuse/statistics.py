@@ -22,7 +22,8 @@ from converter.ir.axes import View
 class MeanForm:
     """Mean of a value over some of its axes, as a sum divided by a count.
 
-    ``total`` is the sum. ``axes`` are the logical axes over which it is taken.
+    ``total`` is the sum, an atom of normal forms. ``axes`` are the logical axes of the value over
+    which it is taken.
     """
 
     total: Sum
@@ -63,8 +64,10 @@ def _sum_terms(total: Sum) -> Terms:
 def match_mean_form(
     view: View, x: View, context: MatchContext, weight: float = 1.0
 ) -> MeanForm | None:
-    """Return the mean of ``x`` that equals ``weight * view``, over any axes, or None if it is no
-    mean."""
+    """Return the mean of ``x`` over some of its axes that equals ``weight * view``.
+
+    Return None if there is none.
+    """
     form = normal_form(view, context, [x.base])
     for mean in _means(form, x, 1):
         expected = {monomial: number / weight for monomial, number in mean.mean.items()}
@@ -112,7 +115,7 @@ def variance_divisor(
 
 
 def _means(form: NormalForm | None, x: View, power: int) -> list[MeanForm]:
-    """Return the means that belong to the sums of ``x ** power`` in a normal form.
+    """Return the mean of ``x`` over the same axes for each sum of ``x ** power`` in a normal form.
 
     Return an empty list if the normal form is None or has no such sums.
     """
@@ -129,9 +132,10 @@ def _means(form: NormalForm | None, x: View, power: int) -> list[MeanForm]:
 
 
 def match_summed_value(view: View, context: MatchContext) -> Value | None:
-    """Return the operand of a sum if ``view`` is computed from that sum alone, such as a mean.
+    """Return the value that is summed if a sum occurs exactly once in the normal form of ``view``.
 
-    Return None if its normal form has several sums, or if the summed value is a product.
+    Example: x for a mean of x, and also for a mean of a power of x. Further factors and terms that
+    are no sums are accepted. Return None for no sum or several, or if a product is summed.
     """
     form = normal_form(view, context)
     sums = [atom for monomial in form.terms for atom, _ in monomial] if form else []

@@ -1,6 +1,7 @@
 """Users' recognisers: formulas, and functions that read the graph.
 
-They are tried before the converter's own, in the order of registration.
+Formulas are tried before functions, each in the order of registration, and both before the
+converter's own recognisers. A function that is registered for calls is tried before all of these.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +26,8 @@ _BROADCASTS = frozenset({ops.broadcast_in_dim, ops.reshape})
 class RegisteredRecogniser:
     """A user's recogniser, with its name and the first opset that has the operator of its rule.
 
-    ``calls`` are the names of the jitted functions for whose calls it is tried.
+    ``calls`` are the names of the jitted functions for whose calls it is tried. It is empty for a
+    recogniser that is tried at operations of the graph.
     """
 
     name: str
@@ -47,7 +49,9 @@ def recogniser(
     calls: tuple[str, ...] = (),
     since: int = OLDEST_OPSET,
 ) -> Callable[[Function], Function]:
-    """Register a recogniser. `converter.rule(name)` registers how its operation is lowered.
+    """Return a decorator that registers a recogniser and returns the decorated function unchanged.
+
+    `converter.rule(name)` registers how the recogniser's operation is lowered.
 
     The decorated function is a formula in JAX. A part of a network that is written in the same way
     is replaced by one node:
@@ -67,13 +71,14 @@ def recogniser(
             near miss as a text, or None. It must not add nodes before the full structure is
             matched.
         calls: Names of functions under ``jax.jit``. The decorated function is then no formula. It
-            is called for every call of these functions, before any pass, as for ``roots``. The
-            node is the call, and the name of the called function is ``node.params["name"]``.
+            is called for every call of these functions, before all other passes. Its arguments and
+            results are those for ``roots``. The node is the call, and the name of the called
+            function is ``node.params["name"]``.
             ``converter.fuse.named_calls.call_order`` checks whether a call computes a function.
         since: First opset that has the operator of the rule.
 
     Raises:
-        SpecError: The formula does not treat every element alike.
+        SpecError: The formula is not elementwise. The decorator raises this, not `recogniser`.
     """
 
     def register(function: Function) -> Function:
@@ -95,7 +100,8 @@ def recogniser(
 def structure_names() -> tuple[str, ...]:
     """Return all names that select structures, as in ``to_onnx(…, fuse=[…])``.
 
-    They are the recognisers of the converter, of users' formulas and of users' functions.
+    They are the names of the converter's recognisers, then of users' formulas, then of users'
+    functions, each name once.
     """
     own_structures = (op.structure for op in ops.defined_ops() if op.structure)
     formulas = (spelling.op.name for spelling in REGISTERED_FORMULAS)
@@ -105,10 +111,9 @@ def structure_names() -> tuple[str, ...]:
 
 
 def registered_calls() -> Iterator[tuple[str, str]]:
-    """Yield pairs of a jitted function whose calls are matched and the recogniser that is tried for
-    them.
+    """Yield pairs of names: of a jitted function, and of the user's recogniser for its calls.
 
-    Both are names.
+    They are in the order of registration, and within a recogniser sorted.
     """
     for entry in REGISTERED_FUNCTIONS:
         yield from ((name, entry.name) for name in sorted(entry.calls))
@@ -126,7 +131,10 @@ def _of_calls(function: Function, calls: tuple[str, ...]) -> Function:
 
 @contextmanager
 def restoring_registrations() -> Iterator[None]:
-    """Return a context manager that restores the registered recognisers when it exits."""
+    """Return a context manager that restores the registered recognisers when it exits.
+
+    They are then those that were registered when it was entered.
+    """
     registered = tuple(REGISTERED_FORMULAS), tuple(REGISTERED_FUNCTIONS)
     try:
         yield
@@ -135,10 +143,10 @@ def restoring_registrations() -> Iterator[None]:
 
 
 def _spelling(name: str, formula: Function, since: int) -> Spelling:
-    """Return a user's formula as a spelling.
+    """Return a user's formula as a spelling that accepts all numbers as arguments.
 
-    Raise `SpecError` if an operation of the formula is not elementwise. ``since`` is the first
-    opset with the operator.
+    Its operation is new, elementwise, and has the structure ``name``. ``since`` is the first opset
+    with the operator. Raise `SpecError` if an operation of the formula is not elementwise.
     """
     op = Op(name, "user", formula, elementwise=True, structure=name)
     spelling = Spelling(op, None, formula, accepts=lambda **numbers: True, since=since)

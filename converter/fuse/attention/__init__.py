@@ -51,10 +51,10 @@ class MatchedAttention:
     """The operands and parameters of an attention node.
 
     - `roles`: queries, keys and values with the roles of their axes.
-    - `scale`: the number by which the scores are multiplied.
+    - `scale`: the number by which the product of queries and keys is multiplied, before a cap.
     - `factors`: arrays by which the queries are multiplied or divided in place of the scores.
-    - `softcap`: the bound of the scores; zero for none.
-    - `mask`: what is added to the scores, or None.
+    - `softcap`: the bound t of scores ``t * tanh(scale * q k^T / t)``; zero for no bound.
+    - `mask`: the mask that is added to the scores, or None.
     - `precision`: the dtype in which the scores are computed.
     """
 
@@ -195,8 +195,9 @@ def _is_of_queries(view: View, roles: AxisRoles) -> bool:
 def emit_attention(node: Node, attention: MatchedAttention, editor: Editor) -> Value:
     """Emit an attention node for the evidence, and return its result in the shape of ``node``.
 
-    Operands are [batch, heads, positions, width]. Keys and values may have fewer heads than
-    queries.
+    The operands of the attention node are [batch, heads, positions, width]. Keys and values may
+    have fewer heads than queries. Rows without visible scores are set to zero if the program does
+    so (`Mask.zeroing_mask`).
     """
     p, dtype = attention.roles, _widest_dtype(node.out.dtype, attention.mask)
     heads = (*p.heads, *p.groups)
@@ -285,7 +286,7 @@ def _emit_mask(
 
 
 def _zero_hidden_rows(editor: Editor, roles: AxisRoles, hiding: FillMask, out: Value) -> Value:
-    """Set the rows of ``out`` to zero whose scores are all hidden by the mask ``hiding``.
+    """Return ``out`` with zeros in the rows whose scores are all hidden by the mask ``hiding``.
 
     For these rows the result of the ``Attention`` operator is different in every version of the
     runtimes.
@@ -338,8 +339,8 @@ def lift_hidden_rows(editor: Editor, mask: Value) -> Value:
     """Return ``mask - min(max(mask) - low, 0)``, with the maximum of each row.
 
     ``low`` is three quarters of the lowest number of the dtype. Rows with visible scores are not
-    changed. A row below ``low`` is raised to ``low``, which absorbs the same scores as before. A
-    row of -inf becomes NaN, as in JAX.
+    changed. A row whose maximum is below ``low`` is shifted so that its maximum is ``low``, which
+    absorbs the same scores as before. A row of -inf becomes NaN, as in JAX.
     """
     shape = (*mask.shape[:-1], 1)
     top = editor.add(
@@ -372,8 +373,8 @@ def share_repeated_heads(node: Node, editor: Editor) -> Value | None:
         attention(q, repeat(k, n, heads), repeat(v, n, heads)) = attention(q, k, v)
 
     The right side has ``n`` heads of queries for each head of keys and values. ``node`` is an
-    attention node. Return the result of the new node, or None if keys and values are not repeated
-    in the same way.
+    attention node. Return the result of a new attention node, or None if keys and values are not
+    both repeated in the same way.
     """
     query, *repeated = node.inputs[:3]
     views = [_unrepeated_heads(value) for value in repeated]
@@ -392,7 +393,8 @@ def share_repeated_heads(node: Node, editor: Editor) -> Value | None:
 def _unrepeated_heads(value: Value) -> View | None:
     """Return a view of an array [batch, heads, positions, width] before its heads were repeated.
 
-    Return None if the heads are not repeated.
+    The view has the same four axes. If all heads are the same, it does not vary along the axis of
+    heads. Return None if the heads are not repeated.
     """
     view = peeled_view(value)
     if view.axes[1] is None:
@@ -402,8 +404,8 @@ def _unrepeated_heads(value: Value) -> View | None:
 
 
 def _head_count(view: View) -> dims.Dim:
-    """Return the number of heads of a view before they are repeated; 1 if all heads are the
-    same."""
+    """Return the number of heads in the base of a view that `_unrepeated_heads` returned; 1 if all
+    heads are the same."""
     return 1 if view.axes[1] is None else view.base.shape[view.axes[1]]
 
 
@@ -412,8 +414,8 @@ def rewrite_lowered_scores(node: Node, editor: Editor) -> Value | None:
 
         where(hidden, x - c, x)  =  x - where(hidden, c, 0)
 
-    ``node`` is the selection. ``c`` is a constant of at least 10,000. Keras' ``Attention`` layer
-    has the left side. Return None for another selection.
+    ``node`` is the selection. Return the difference on the right side, or None for another
+    selection. ``c`` is a constant of at least 10,000. Keras' ``Attention`` layer has the left side.
     """
     condition, *cases = node.inputs
     for i, (lowered, x) in enumerate((cases, cases[::-1]) if len(cases) == 2 else ()):

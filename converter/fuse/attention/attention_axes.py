@@ -25,8 +25,8 @@ from converter.ir.scalars import scalar
 class AttentionOperand:
     """The queries, keys or values of attention, with their logical axes.
 
-    ``axes`` maps the number of each logical axis to its position in the value. Axes of size one are
-    omitted.
+    ``axes`` maps the number of each logical axis to the axis of the value, or the part of one, that
+    it is. Axes of size one are omitted.
     """
 
     value: Value
@@ -44,10 +44,11 @@ class AxisRoles:
     """The operands of attention, and the roles of their logical axes. Axes are given by their
     numbers.
 
-    - `scale`: the number by which queries and keys are multiplied before the product.
-    - `out`: the axes of the result, except axes of size one.
-    - `sizes`: the sizes of all axes.
-    - `outer`: batch axes.
+    - `scale`: the product of the numbers by which queries and keys are multiplied before the first
+      product.
+    - `out`: the axes of the result in its order, except axes of size one.
+    - `sizes`: the sizes of all axes by number.
+    - `outer`: batch axes other than `heads`.
     - `heads`: the batch axis that is the axis of heads; empty if there is none.
     - `groups`: axes of queries that are heads with the same keys and values.
     - `rows`: query positions.
@@ -151,9 +152,10 @@ def split_axes(weights: View, product: View) -> View | str:
 
 
 def _unscaled(value: Value, context: MatchContext) -> tuple[Value, float]:
-    """Return an operand before it is multiplied or divided by a number, and the number.
+    """Return an operand before it is multiplied by a number, and the number.
 
-    The number of an operand without such a factor is 1.
+    For a division by a number, its reciprocal is returned. The number must be a moderate constant,
+    and the operand must have no other reader. Otherwise return ``value`` and 1.
     """
     node = value.node
     if node is None or not context.single_use(value):
@@ -229,7 +231,8 @@ class _AxisNumbers:
         """Return an operand of a product with its logical axes.
 
         ``labels`` contains the einsum's label of each axis of ``value``. ``roles`` has the numbers
-        of the labels that are known. A new label gets a number, which is added to ``roles``.
+        of the labels that are known. A new label gets a number, which is added to ``roles`` in
+        place. Axes of size one are omitted.
         """
         axes: dict[int, Factor] = {}
         for axis, (label, size) in enumerate(zip(labels, value.shape, strict=True)):

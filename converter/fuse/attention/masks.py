@@ -72,8 +72,8 @@ def combine_masks(
 ) -> Mask | str | None:
     """Return the terms of scores as one mask that can be added to them.
 
-    Return a text, the reason for a near miss, if a sum would differ from the program's scores.
-    Return None if there are no terms.
+    Return a text, the reason for a near miss, if the sum of scores and mask would give other
+    results than the program. Return None if there are no terms.
 
     **Arguments**
 
@@ -108,8 +108,9 @@ def _nonzero_reason(weights: AttentionWeights, terms: Sequence[ScoreTerm], colum
     """Return the reason why weights that are set to zero need not have been zero before, or "" if
     they were.
 
-    They were zero if ``terms`` fill the same scores with low numbers, or if exactly the rows
-    without visible scores are set to zero. ``columns`` is the axis of the softmax.
+    ``weights`` must have a ``zeroing_mask``. They were zero if ``terms`` fill the same scores with
+    low numbers. The reason is also "" if exactly the rows without visible scores are set to zero.
+    ``columns`` is the axis of the softmax.
     """
     fills = [t for t in terms if isinstance(t, FillMask)]
     zeroed = weights.zeroing_mask
@@ -136,9 +137,10 @@ def _is_of_rows(zeroed: FillMask, fill: FillMask, columns: int) -> bool:
 def _absorb_fills(terms: Sequence[ScoreTerm], has_visible_rows: bool) -> Mask | str:
     """Return the mask with fill numbers that may be added to scores instead of replacing them.
 
-    Return the reason if there are no such numbers. ``has_visible_rows`` is True if every row has a
-    visible score, or if the weights of other rows are set to zero. In other rows, a fill number
-    must be so low that it absorbs the scores that are added to it.
+    Return the reason for a near miss if there are no such numbers. ``has_visible_rows`` is True if
+    every row has a visible score, or if the weights of other rows are set to zero. Otherwise a fill
+    number must be so low that it absorbs the scores that are added to it. If all fills have the
+    same higher number, it is lowered to `ABSORBING`, and a mask of float16 becomes one of float32.
     """
     dtype = terms[0].dtype
     fills = [t for t in terms if isinstance(t, FillMask)]
@@ -185,10 +187,11 @@ def _has_visible_rows(fill: FillMask, columns: int) -> bool:
 
 
 def _are_terms_mild(terms: Sequence[ScoreTerm]) -> bool:
-    """Return True if every added term is far above the fill numbers, or is a parameter.
+    """Return True if every added term is far above the fill numbers, or depends on a parameter.
 
-    A term is far above the fill numbers if it is above half of the largest one. Parameters are
-    accepted because they are learned biases, which are small.
+    ``terms`` must contain a fill if they contain an added term. A constant term is far above the
+    fill numbers if all of its numbers are above half of the largest one. Parameters are accepted
+    because they are learned biases, which are small.
     """
     fills = [t.number for t in terms if isinstance(t, FillMask)]
     return all(
@@ -216,8 +219,8 @@ def _drop_lifting(mask: Mask, has_visible_rows: bool) -> Mask:
     dtype.
 
     If there may be rows without visible scores (``has_visible_rows`` is False), finite fill numbers
-    are raised to achieve this. The mask is returned unchanged if it has added terms that are not
-    small constants.
+    are raised to achieve this. The mask is returned unchanged if a fill number is -inf then, or if
+    an added term is no constant above an eighth of the lowest number.
     """
     lowest = float(jnp.finfo(mask.dtype).min)
     fills = [t for t in mask.terms if isinstance(t, FillMask)]
@@ -242,11 +245,11 @@ def _raise_fill(fill: float, lowest: float) -> float:
 
 
 def _narrow(mask: Mask, has_visible_rows: bool, dtype: np.dtype) -> Mask:
-    """Return the mask in the dtype of the operands if it only fills, and the dtype has low enough
-    numbers.
+    """Return the mask in the narrower dtype of the operands if it only fills scores, and the dtype
+    has low enough numbers.
 
-    The dtype has to be bfloat16, or can be any dtype if ``has_visible_rows`` is true. Otherwise
-    return the mask itself.
+    ``dtype`` is that of the operands. It has to be bfloat16, or can be any narrower dtype if
+    ``has_visible_rows`` is true. Otherwise return the mask itself.
     """
     fills = [t for t in mask.terms if isinstance(t, FillMask)]
     can_narrow = dtype.name == "bfloat16" or has_visible_rows

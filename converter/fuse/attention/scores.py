@@ -105,6 +105,7 @@ class Scores:
     """The operand of a softmax: ``scale * product * factors``, to which the terms are applied in
     order.
 
+    ``product`` is the first product of attention. Each of ``factors`` multiplies or divides it.
     With a ``cap``, the operand is ``cap * tanh(scale * product * factors)`` before the terms.
     """
 
@@ -233,7 +234,7 @@ def _match_capped(view: View, context: MatchContext, reasons: list[str]) -> Iter
 
 
 def _multiplication_steps(view: View) -> list[ScoreStep]:
-    """Return the steps of a product, with each operand as the scores that is not an input."""
+    """Return the steps of a product, one for each operand that a node computes, as the scores."""
     parts = operands(view)
     return [_multiply_step(i, parts[1 - i], ops.mul) for i in (0, 1) if parts[i].op()]
 
@@ -282,8 +283,9 @@ def _fill_steps(view: View) -> list[ScoreStep]:
 def match_fills(view: View) -> list[tuple[int, FillMask]]:
     """Return the fill masks of a selection (``select_n``) between an array and a known number.
 
-    Each mask comes with the index of the operand whose elements it replaces. The list is empty for
-    other selections.
+    The base of ``view`` must be the result of a selection. Each mask comes with the index of the
+    operand whose elements it replaces, 1 or 2. If both cases are known numbers, there are two
+    masks. The list is empty for other selections.
     """
     condition, *cases = operands(view)
     if len(cases) != 2 or condition.base.dtype != np.bool_:

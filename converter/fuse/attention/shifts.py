@@ -107,12 +107,13 @@ MOST_STEPS = 16
 
 
 def _keeps_order(steps: tuple[Step, ...]) -> bool:
-    """Return True if nothing is added or filled in after the shift."""
+    """Return True if all steps after the shift are moves, conversions, products and quotients."""
     return all(node.op in (*PEELED, ops.mul, ops.div) for node, _ in steps)
 
 
 def _is_product(x: View) -> bool:
-    """Return True for a matrix product without masks, which may be scaled.
+    """Return True for a matrix product (``einsum``), which may be multiplied or divided but not
+    masked.
 
     In a row of masked scores, the shift would be so large that it absorbs all terms that are added
     later.
@@ -123,7 +124,8 @@ def _is_product(x: View) -> bool:
 
 
 def _shifted_axes(node: Node) -> tuple[int, ...] | None:
-    """Return the axes over which the second operand of a difference is the maximum of the first.
+    """Return the axes over which the second operand of the difference ``node`` is the maximum of
+    the first.
 
     Guards around the maximum and fills of hidden elements in the first operand are skipped. Return
     None if the second operand is no such maximum.
@@ -182,9 +184,10 @@ def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
 def _emit_unshifted(
     node: Node, logits: ShiftedLogits, editor: Editor, *, several_rows: list[Node]
 ) -> Value:
-    """Emit the softmax without the shift.
+    """Emit the softmax ``node`` and the steps before it again without the shift.
 
-    The node is appended to ``several_rows`` if the shift is a maximum of several rows.
+    Return the new softmax. ``node`` is appended to ``several_rows`` if the shift is a maximum of
+    several rows.
     """
     if not logits.is_of_row:
         several_rows.append(node)

@@ -44,8 +44,8 @@ def match_weights(value: Value, context: MatchContext) -> AttentionWeights | str
 
     The weights are a softmax, and some of them may be set to zero.
 
-    Return the weights. Return a text, the reason for a near miss, if there is a softmax that other
-    nodes read too. Return None if there is no softmax.
+    Return the weights. Return a text, the reason for a near miss, if other nodes read the softmax
+    or a value between it and the product too. Return None if there is no softmax.
     """
     view = _behind_moves(view_of(value))
     if view.op() is ops.softmax:
@@ -81,9 +81,11 @@ def _behind_moves(view: View) -> View:
 
 
 def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
-    """Yield the operands of which a node sets elements to zero, as pairs of index and mask.
+    """Yield each operand of the base's node of which the node sets elements to zero.
 
-    The node is a selection with zero, or a product with a converted boolean array.
+    The result is the index of the operand, and the mask that selects these elements. The node is a
+    selection with zero, or a product with a converted boolean array. Nothing is yielded for other
+    nodes.
     """
     if view.op() is ops.select_n:
         yield from ((i, filled) for i, filled in match_fills(view) if filled.number == 0)
@@ -95,6 +97,10 @@ def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
 
 
 def _along_axes_of(view: View, other: View) -> View:
-    """Return a view along the axes of the base of ``other``, which has the same logical axes."""
+    """Return ``view`` along the axes of the base of ``other``.
+
+    Both views have the same logical axes. An axis of the base that ``other`` does not have is one
+    along which the result does not vary.
+    """
     positions = {axis: i for i, axis in enumerate(other.axes) if axis is not None}
     return view.select_axes(map(positions.get, range(other.base.rank)))

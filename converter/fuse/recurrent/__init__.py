@@ -58,8 +58,8 @@ def match_recurrent(node: Node, context: MatchContext) -> RecurrentLayer | str |
     """Match a ``scan`` whose body is an LSTM, GRU or RNN cell.
 
     Each axis of each state is tried as the axis that the products with weights sum over. Return the
-    layer, a text with the reason for a near miss, or None. None is also returned for a loop of one
-    round or without inputs.
+    layer, a text with the reason for a near miss, or None. None is also returned for a loop that
+    may have no round, for a loop of one round, and for a loop without scanned inputs.
     """
     graph, carried = node.bodies["body"], node.params["num_carry"]
     has_several_rounds = dims.is_at_least(node.params["length"], 1) and not dims.is_same_dim(
@@ -118,7 +118,7 @@ def _check_layer(matched_cell: RecurrentCell, context: MatchContext) -> Recurren
 def emit_recurrent(node: Node, recurrent: RecurrentLayer, editor: Editor) -> list[Value]:
     """Emit the recurrent operator, and return all outputs of the loop ``node``.
 
-    Outputs that the operator does not compute are computed by a loop after it.
+    Outputs that the operator does not compute are computed after it (`emit_remaining_loop`).
     """
     matched_cell = recurrent.cell
     _move_invariant_nodes(recurrent, editor)
@@ -153,9 +153,10 @@ def emit_recurrent(node: Node, recurrent: RecurrentLayer, editor: Editor) -> lis
 
 
 def _move_invariant_nodes(recurrent: RecurrentLayer, editor: Editor) -> None:
-    """Add the nodes of the loop's body that compute the same in each round before the loop.
+    """Add the nodes of the loop's body that compute the same in each round to the graph.
 
-    Only those are added from which weights or the remaining loop are computed.
+    Only those are added from which the weights, the inputs of the cell or the remaining loop are
+    computed.
     """
     graph, remaining_loop = recurrent.cell.body.graph, recurrent.remaining_loop
     needed = {id(term.weights.base) for gate in recurrent.cell.gates for term in gate}
@@ -225,8 +226,10 @@ class _OperandEmitter:
         return emit_view(self.editor, view.select_axes(axes), tuple(sizes[a] for a in axes))
 
     def weights(self) -> list[Value]:
-        """Return the matrices for inputs and for states, and the biases, each with an axis of
-        directions first."""
+        """Return the matrix for the inputs, the matrix for the states, and the biases.
+
+        Their shapes are [1, gates * H, I], [1, gates * H, H] and [1, 2 * gates * H].
+        """
         gates = self.cell.gates
         columns = []
         for source in self.recurrent.sources:
@@ -240,7 +243,7 @@ class _OperandEmitter:
         return [self.editor.reshape(v, (1, *v.shape)) for v in operands]
 
     def initial(self) -> list[Value]:
-        """Return the states before the loop as [1, B, H], or an empty list if all are zero."""
+        """Return each state before the loop as [1, B, H], or an empty list if all are zero."""
         graph, loop = self.cell.body.graph, self.cell.body.loop
         values = [loop.inputs[graph.inputs.index(s)] for s in self.cell.states]
         if all(scalar(v) == 0 for v in values):
@@ -290,7 +293,8 @@ class _OperandEmitter:
 def _split_biases(terms: Sequence[GateTerm]) -> tuple[Sequence[GateTerm], Sequence[GateTerm]]:
     """Return the biases of a gate for its inputs and for its states.
 
-    The biases that the reset gate of a GRU multiplies are the biases of the states.
+    The biases that the reset gate of a GRU multiplies are the biases of the states. If there are
+    none, the first bias is for the inputs and all others are for the states.
     """
     gated = [t for t in terms if t.gate is not None]
     ungated = [t for t in terms if t.gate is None]

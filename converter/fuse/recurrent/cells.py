@@ -58,7 +58,7 @@ def match_cell(body: Body, result: Value) -> RecurrentCell | str | None:
     """Match the cell whose state ``body.state`` gets the new value ``result``.
 
     Return the cell. Return a text, the reason for a near miss, if the new value has gates but is no
-    known cell. Return None if it has no gates.
+    known cell. Return None if it has no gates, or if it has no polynomial (`polynomial`).
     """
     new_state = body.select(result)
     if new_state.op() is ops.select_n and any(map(_is_gated, selected_operands(new_state)[1:])):
@@ -104,7 +104,10 @@ def _lstm(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell |
 
 
 def _find_cell_state(body: Body, view: View) -> Value | None:
-    """Return the other state of the loop whose new value is ``view``, or None."""
+    """Return the other state of the loop whose new value is ``view``, or None.
+
+    The result is the input of the body with the state before the round.
+    """
     carried = body.loop.params["num_carry"]
     for old_state, new_state in zip(body.graph.inputs[:carried], body.graph.outputs, strict=False):
         is_candidate = old_state is not body.state and dims.is_same_shape(
@@ -156,7 +159,7 @@ def _match_memory(
 
 
 def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
-    """Return the activations and terms of gates.
+    """Return the activations and terms of gates, in their order.
 
     Return None if a gate is not an activation of a sum of products and biases, or if one of its
     terms is multiplied by another gate.
@@ -218,7 +221,8 @@ def _blends(parts: Polynomial, old_state: View) -> Iterator[tuple[View, View, bo
     """Yield each way to see a polynomial as ``n - z * n + z * h``, where h is the state
     ``old_state``.
 
-    The result is z, n and False. For the same with ``1 - z`` in place of ``z`` it is z, n and True.
+    The result is (z, n, False). It is (z, n, True) for the same with ``1 - z`` in place of ``z``,
+    which is ``h - z * h + z * n``.
     """
     if len(parts) != 3:
         return

@@ -48,14 +48,18 @@ class Lifter:
     """Emitter of the nodes of a loop's body for all rounds at once.
 
     ``varying`` contains the values that differ among rounds, by the id of the body's value. They
-    have the rounds as their first axis. ``length`` is the number of rounds.
+    have the rounds as their first axis. The results of emitted nodes are added to it. ``length`` is
+    the number of rounds.
     """
 
     def __init__(self, length: Dim, editor: Editor, varying: dict[int, Value]) -> None:
         self.length, self.editor, self.varying = length, editor, varying
 
     def run(self, nodes: Sequence[Node], outputs: Sequence[Value]) -> list[Value]:
-        """Emit these nodes for all rounds, and return the values of ``outputs`` for all rounds."""
+        """Emit these nodes for all rounds, and return the values of ``outputs`` for all rounds.
+
+        The nodes must have one output each and be in the order of the graph.
+        """
         for node in nodes:
             self.varying[id(node.out)] = LIFTED[node.op](node, self)
         return [self.for_all_rounds(v) for v in outputs]

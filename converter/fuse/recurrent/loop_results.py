@@ -68,8 +68,9 @@ class RemainingLoop:
 def match_results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop | None] | str:
     """Return which outputs of a loop the operator computes, and the loop for the other outputs.
 
-    The first are by their index. The loop is None if there are no other outputs. Return a text, the
-    reason for a near miss, if an output needs more than the new values of the first state.
+    The outputs of the operator are by their index in the loop's outputs. The loop is None if there
+    are no other outputs. Return a text, the reason for a near miss, if an output needs more of the
+    cell than the values of its first state after each round and the last values of its states.
     """
     graph, carried = cell.body.graph, cell.body.loop.params["num_carry"]
     results_by_index: dict[int, Result] = {}
@@ -94,10 +95,11 @@ def match_results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop
 
 
 def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Result | None:
-    """Return an output of a loop's body as state ``index`` of the cell, which may be transposed, or
-    None.
+    """Match an output of a loop's body that is the new value of state ``index`` of the cell.
 
-    ``stacked`` tells whether the loop returns the output of each round.
+    ``value`` is the output. Return it as a `Result`, also if the state is transposed, or None if it
+    is another value. ``stacked`` is True if the loop returns the output of each round, and False if
+    it carries it.
     """
     state, value_view = cell.results[index], furthest_view(view_of(value))
     value_groups, state_groups = (
@@ -116,8 +118,8 @@ def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Res
 def find_remaining_loop(cell: RecurrentCell, missing: Sequence[int]) -> RemainingLoop | None:
     """Return the nodes of the missing outputs, if the new state is all that they need of the cell.
 
-    ``missing`` are the indices of outputs of the loop. Outputs that the nodes carry themselves are
-    added. Return None if the nodes need a state of the cell from before the round.
+    ``missing`` are the indices of outputs of the loop. Carried values that the nodes read are added
+    to these outputs. Return None if the nodes need a state of the cell from before the round.
     """
     graph, count = cell.body.graph, cell.body.loop.params["num_carry"]
     state = graph.outputs[graph.inputs.index(cell.body.state)]
@@ -143,10 +145,11 @@ def find_remaining_loop(cell: RecurrentCell, missing: Sequence[int]) -> Remainin
 def emit_remaining_loop(
     remaining_loop: RemainingLoop, loop: Node, states: Value, editor: Editor
 ) -> dict[int, Value]:
-    """Emit the remaining outputs of a loop and return them by their index.
+    """Emit the remaining outputs of a loop and return them by their index in the loop's outputs.
 
-    ``states`` are the states of the cell after each round. The nodes are emitted for all rounds at
-    once if possible, otherwise as a loop.
+    ``states`` has the first state of the cell after each round, with the rounds as its first axis.
+    The nodes are emitted for all rounds at once if they carry nothing and each has a rule for that,
+    otherwise as a loop.
     """
     graph = loop.bodies["body"]
     arrays = [loop.inputs[i] for i in remaining_loop.scanned]

@@ -65,7 +65,8 @@ DEEPEST_POLYNOMIAL = 6
 
 
 def polynomial(view: View, depth: int = 0) -> Polynomial | None:
-    """Return a value as a sum of products of views by expanding its operations.
+    """Return a value as a sum of products of views by expanding its sums, differences, products and
+    negations.
 
     Return None if a product has the same factor twice, or if there are more than `MOST_TERMS`
     products. Operations at a depth of `DEEPEST_POLYNOMIAL` or more are not expanded. ``depth`` is

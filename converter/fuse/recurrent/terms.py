@@ -52,8 +52,9 @@ class GateTerm:
     """A term of a gate: the product of ``source`` and ``weights``, or a bias in ``weights``.
 
     The kinds are "x" for an input, "h" for the state, "bias", and "reset" for the state times
-    ``gate``. In a term of another kind with a ``gate``, that gate multiplies the term. A source has
-    the axis ``INNER`` where the weights have it. If ``negative``, the term is subtracted.
+    ``gate``, which the weights then multiply. In a term of another kind with a ``gate``, that gate
+    multiplies the term. A source has the elements that the product sums over along ``INNER``, as
+    the weights have them. If ``negative``, the term is subtracted.
     """
 
     kind: str
@@ -82,7 +83,7 @@ class Body:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Numbers of the axes of the state."""
+        """All axes of the state, from 0 on."""
         return tuple(range(self.state.rank))
 
     def select(self, value: Value, axes: Sequence[int] | None = None) -> View:
@@ -90,7 +91,7 @@ class Body:
         elements.
 
         ``axes`` contains the logical axis for each axis of the value; by default they are those of
-        the state.
+        the state. The view does not vary along the other logical axes.
         """
         positions: list[int | None] = [None] * (self.state.rank + 2)
         for i, axis in enumerate(self.axes if axes is None else axes):
@@ -98,8 +99,10 @@ class Body:
         return furthest_view(view_of(value).select_axes(positions))
 
     def scanned(self, value: Value) -> Value | None:
-        """Return the array whose slices an input of the body is, or None for a state and other
-        values."""
+        """Return the operand of the loop whose slices are the scanned input ``value`` of the body.
+
+        Return None for a state and for other values.
+        """
         positions = [i for i, v in enumerate(self.graph.inputs) if v is value]
         if not positions or positions[0] < self.loop.params["num_carry"]:
             return None
@@ -122,7 +125,8 @@ class Reader:
     def terms(self, view: View, depth: int = 0) -> list[GateTerm] | None:
         """Return the terms whose sum a value is, or None if it is no such sum.
 
-        ``depth`` is the number of sums and products above the value, up to `DEEPEST_GATE`.
+        A value that does not differ among rounds is one bias. ``depth`` is the number of sums and
+        gated products from the gate to the value. From `DEEPEST_GATE` on they are not expanded.
         """
         view = self._before_loop(view)
         op = view.op()
@@ -139,7 +143,7 @@ class Reader:
         return self._match_product(view) if op is ops.einsum else self._match_unweighted(view)
 
     def _before_loop(self, view: View) -> View:
-        """Return a slice of a scanned array as a view of that array, with the rounds along
+        """Return a view of a scanned input as a view of the scanned array, with the rounds along
         ``TIME``.
 
         Other views are returned unchanged.
@@ -150,8 +154,10 @@ class Reader:
         return furthest_view(view.rebase(source, range(1, source.rank)).replace_axis(TIME, 0))
 
     def _match_bias(self, view: View) -> list[GateTerm] | None:
-        """Return a value that does not differ among rounds as a bias, or None if it varies along
-        other axes."""
+        """Return a value that does not differ among rounds as a list of one bias.
+
+        Return None if it varies along another axis than the feature axis.
+        """
         return [GateTerm("bias", view)] if view.varies_only_along([self.body.feature]) else None
 
     def _match_gated(self, view: View, depth: int) -> list[GateTerm] | None:
@@ -238,8 +244,8 @@ class Reader:
     def _match_source(self, view: View) -> GateTerm | None:
         """Return a term with an input, the state, or the state times a gate as its source.
 
-        Its weights have to be replaced. Return None if the value is another one, or a part of the
-        state.
+        Its ``weights`` are a placeholder, which the caller replaces. Return None if the value is
+        another one, or a part of the state.
         """
         if view.base is self.body.state:
             return GateTerm("h", view, view) if self._is_state(view) else None
@@ -271,7 +277,7 @@ class Reader:
 
 
 def _factors(view: View) -> tuple[View, View] | None:
-    """Return the operands of an einsum along the logical axes, with the summed axis as ``INNER``.
+    """Return both operands of an einsum along the logical axes, with the summed axis as ``INNER``.
 
     Return None if the einsum sums over several axes, or over an axis that only one operand has.
     """

@@ -42,8 +42,9 @@ class RotaryEvidence:
 def match_rotary(node: Node, context: MatchContext) -> RotaryEvidence | str | None:
     """Match a rotary embedding in any of its forms.
 
-    ``node`` is the last operation: a sum, a product, a concatenation, or a reshape of one. Return
-    the evidence, a text with the reason for a near miss, or None.
+    ``node`` is the last operation: a sum or difference, an einsum, a sum along an axis, a
+    concatenation or a reshape. Return the evidence, a text with the reason for a near miss, or
+    None.
     """
     evidence = _match_forms(node, context)
     return evidence if evidence is None or isinstance(evidence, str) else RotaryEvidence(evidence)
@@ -52,7 +53,10 @@ def match_rotary(node: Node, context: MatchContext) -> RotaryEvidence | str | No
 def _match_forms(
     node: Node, context: MatchContext
 ) -> MatchedRotation | Rotations | PairRotation | str | None:
-    """Match the forms of a rotary embedding that end in the operation of ``node``."""
+    """Match the forms of a rotary embedding that end in the operation of ``node``.
+
+    The result is as in `match_rotary`, without the `RotaryEvidence` around it.
+    """
     if node.op in SIGNS:
         return match_half_turn(node, context) or match_matrices(node, context)
     if node.op in (ops.einsum, ops.reduce_sum):
@@ -88,8 +92,9 @@ ROTARY = recogniser_from(
 def _match_prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None:
     """Rewrite ``concatenate([x[:n], rotary(x[n:])])`` along the positions as a rotation of ``x``.
 
-    The tables get n rows with cos = 1 and sin = 0, so that the first n positions, such as class
-    tokens, are not rotated. ``node`` is the concatenation. Return None for other concatenations.
+    The tables get n rows with cos = 1 and sin = 0 before theirs, so that the first n positions,
+    such as class tokens, are not rotated. ``node`` is the concatenation. Return None for other
+    concatenations, if n is not static, or if another node reads ``rotary(x[n:])``.
     """
     if len(node.inputs) != 2:
         return None
@@ -114,7 +119,7 @@ def _match_prefix(node: Node, editor: Editor, _: list[NearMiss]) -> Value | None
 
 
 def _constant_rows(editor: Editor, table: Value, count: int, fill: int) -> Value:
-    """Emit ``count`` further rows for a table, filled with the number ``fill``."""
+    """Emit an array of ``count`` rows like those of a table, filled with the number ``fill``."""
     return editor.broadcast(
         const(fill, table.dtype), (*table.shape[:-2], count, table.shape[-1]), ()
     )

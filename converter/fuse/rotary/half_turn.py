@@ -54,8 +54,8 @@ def _match_turned_halves(
 ) -> tuple[View, JoinedHalves, int] | None:
     """Match ``(-b, a)`` or ``(b, -a)`` of the halves ``a`` and ``b`` of a value.
 
-    Return the value, the joined halves, and the sign of ``a``: 1 for the first form, -1 for the
-    second. Return None for other views.
+    ``a`` is the first half or the even elements. Return the value, the joined halves, and the sign
+    of ``a``: 1 for the first form, -1 for the second. Return None for other views.
     """
     join = match_joined_halves(view)
     if join is None:

@@ -32,7 +32,10 @@ EmitValue: TypeAlias = Callable[[Editor], Value]
 
 @dataclass(frozen=True)
 class JoinedHalves:
-    """Two halves along an axis of a view, which ``node`` concatenates or interleaves."""
+    """Two halves along an axis of a view, which are the operands of the concatenation ``node``.
+
+    With ``interleaved``, ``first`` has the even elements of the view and ``second`` the odd ones.
+    """
 
     node: Node
     first: View
@@ -42,10 +45,10 @@ class JoinedHalves:
 
 
 def match_stacked_halves(node: Node) -> tuple[JoinedHalves, Shape] | None:
-    """Match two halves that ``node`` stacks to [..., n, 2, ...] and that may be reshaped to [...,
-    2n, ...].
+    """Match a concatenation of two values [..., n, 1, ...] to pairs [..., n, 2, ...].
 
-    Return the halves and the shape [..., 2n, ...], or None for other nodes.
+    Return the two as halves of the value [..., 2n, ...] in which the axis of pairs is merged with
+    the axis before it, and its shape. Return None for other nodes.
     """
     last, shape = node.params.get("dimension", 0), node.out.shape
     if node.op is not ops.concatenate or last == 0 or not dims.is_same_dim(shape[last], 2):
@@ -123,13 +126,14 @@ def match_equal_halves(
 ) -> EmitValue | str:
     """Return a function that emits one half of ``value`` along ``axis`` if both halves are equal.
 
-    Return the reason as a text if they may differ. With ``interleaved``, the halves are the even
-    and the odd elements. ``memo`` caches the result, because all layers of a network read the same
-    tables.
+    Return a text, the reason for a near miss, if they may differ. With ``interleaved``, the halves
+    are the even and the odd elements. ``memo`` caches the result, because all layers of a network
+    read the same tables.
 
     Rotary tables are usually tiled to the full width. The fused operator takes half of a table, so
-    that both halves have to be equal. The proof follows the operations that compute the table, or
-    compares its numbers if parameters have values.
+    that both halves have to be equal. The proof follows the operations that compute the table. If
+    that fails, it compares the numbers, if all parameters that the table depends on have arrays.
+    The function then records that the rewrite relies on these numbers.
     """
     key = (id(value), axis, interleaved)
     if key not in memo:
@@ -170,6 +174,7 @@ def equal_tables(
     None.
 
     The two views are compared by their operations, then by their numbers if these are known.
+    ``sign`` is 1 or -1.
     """
     table = _compare_tables(one, other, shape, sign)
     if table is not None:
@@ -200,7 +205,8 @@ def _compare_tables(
     """Return a function that emits ``one`` in this shape if it equals ``sign * other``, otherwise
     None.
 
-    The operations that compute both are compared. Return None if one of the views is None.
+    The operations that compute both are compared. The numbers are compared only of constants and
+    parameters at which these operations end. Return None if one of the views is None.
     """
     if one is None or other is None:
         return None
@@ -227,8 +233,8 @@ def _compare_numbers(
     """Return a function that emits ``one`` in this shape if it equals ``sign * other``, otherwise
     None.
 
-    Both are views of the array ``numbers``, which may be None if it is not known. The function
-    records that the rewrite relies on the equality.
+    Both are views of the same value with the array ``numbers``. None is returned if ``numbers`` is
+    None. The returned function also records that the rewrite relies on the equality.
     """
 
     def holds(numbers: np.ndarray) -> bool:
@@ -358,10 +364,9 @@ def _with_size(shape: Shape, axis: int, size: dims.Dim) -> Shape:
 
 
 def _has_full_other_axes(view: View, halved: int) -> bool:
-    """Return True if the view selects along one axis of its base only, and has all other axes in
-    full.
+    """Return True if the view has all axes of its base in full except ``halved``.
 
-    ``halved`` is that axis.
+    The axis ``halved`` of the base must be a single axis of the view. It may be cut.
     """
     if halved not in view.axes:
         return False

@@ -45,11 +45,11 @@ def match_pair(node: Node, context: MatchContext) -> MatchedRotation | str | Non
 def _rotation_of(
     join: JoinedHalves, shape: Shape, context: MatchContext
 ) -> MatchedRotation | str | None:
-    """Match two joined halves as ``a * cos - b * sin`` and ``b * cos + a * sin``, with any signs
-    and orders.
+    """Match two joined halves as ``a * cos - b * sin`` and ``b * cos + a * sin``.
 
-    ``shape`` is the shape of the joined value. Return the rotation, a text with the reason for a
-    near miss, or None.
+    The sines may have the opposite sign in both. Terms and factors may be in any order. ``shape``
+    is the shape of the joined value. Return the rotation, a text with the reason for a near miss,
+    or None.
     """
     first, second = (signed_products(half, context) for half in (join.first, join.second))
     if first is None or second is None:
@@ -70,8 +70,10 @@ def _rotation_of(
 
 
 def _write_table(table: View) -> EmitValue:
-    """Return a function that returns the table unchanged, because it already has half of the
-    width."""
+    """Return a function that returns the base of ``table``, which already has half of the width.
+
+    The function emits no node.
+    """
     return lambda _: table.base
 
 
@@ -83,7 +85,7 @@ def match_parts(node: Node, context: MatchContext) -> Rotations | str | None:
 
     Griffin [De et al., arXiv:2402.19427] rotates the first half of the width of each head, and
     concatenates both halves of it with the rest. Return all rotations by the index of their first
-    operand. If there is none, return the reason for a near miss as a text, or None.
+    operand ``a'``. If there is none, return the reason for a near miss as a text, or None.
     """
     rotations, reasons, index = Rotations(), list[str](), 0
     while index + 1 < len(node.inputs):
@@ -115,7 +117,8 @@ def _rotation_of_neighbours(
 
 
 def emit_parts(node: Node, rotations: Rotations, editor: Editor) -> Value:
-    """Emit the rotations and concatenate them with the other operands of ``node``."""
+    """Emit the rotations and concatenate them with the other operands of ``node``, in their
+    order."""
     parts: list[Value] = []
     for index, value in enumerate(node.inputs):
         if index in rotations:

@@ -27,8 +27,11 @@ class MatchedRotation:
     - `shape`: the shape of the rotated value. Where the matched node has an axis of pairs, it is
       merged with the axis before it.
     - `x`: the value, along the axes of `shape`.
-    - `tables`: the tables of cosines and of sines.
-    - `positions`: the axes besides `width` along which the tables vary.
+    - `tables`: the tables of cosines and of sines. Each is a function that emits a table of half
+      the width, and the axes of that table that are `positions` and then `width`. None stands for
+      an axis along which the table does not vary.
+    - `positions`: the axes besides `width` along which the tables vary. The last one is the axis of
+      positions; the others are batch axes.
     - `width`: the axis of the rotated elements.
     - `interleaved`: whether neighbours are rotated together, and not the halves of `width`.
     """
@@ -85,7 +88,8 @@ def _write_negated(write_table: EmitValue, editor: Editor) -> Value:
 def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tuple[int, ...] | str:
     """Return the axes besides ``width`` along which the tables vary, or the reason for a near miss.
 
-    The last axis before ``width`` is that of positions; the others are batch axes.
+    Axes after ``width`` come first, then those before it, each in ascending order. The last one is
+    the axis of positions; the others are batch axes.
     """
     if any(t.axes[width] is None or not t.has_all_base_axes() for t in tables):
         return "a table does not vary along the rotated axis"
@@ -126,7 +130,8 @@ SignedProduct: TypeAlias = tuple[int, list[View]]
 def signed_products(view: View, context: MatchContext) -> list[SignedProduct] | None:
     """Return the two terms of a sum or difference if both are products of two factors.
 
-    A term has 1 or -1 as its sign. Return None for other views.
+    A term has 1 or -1 as its sign, which is -1 for a subtracted or negated product. Return None for
+    other views, or if a product has another coefficient than 1 or -1.
     """
     op = view.op()
     if op not in SIGNS:

@@ -44,7 +44,11 @@ class PairProduct:
 
 @dataclass(frozen=True)
 class PairRotation:
-    """A rotation whose result is split into pairs of elements, which lie along ``axis``."""
+    """A rotation whose result is split into pairs of elements.
+
+    ``axis`` is the axis of the split result that has the two elements of a pair. The axes of
+    ``rotation`` are those of the result before the split.
+    """
 
     rotation: MatchedRotation
     axis: int
@@ -205,10 +209,11 @@ def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, i
     flag.
 
     The flag is True if the elements of a pair are neighbours along the width, and False if they are
-    in different halves of it. ``widths`` are the axes that are tried. A value that is not split
-    otherwise is preferred. Return None if ``x`` and ``y`` are no pairs of one value.
+    in different halves of it. ``widths`` are the axes of ``x`` that are tried. A view with full
+    axes is preferred. Return None if ``x`` and ``y`` are no pairs of one value.
 
-    ``axis`` is the axis of the pairs in the result, next to which the width is tried first.
+    ``axis`` is the axis of the pairs in the result of the product. An axis next to it is tried
+    first as the width.
     """
     candidates = [(i, interleaved) for i in widths for interleaved in (True, False)]
     candidates.sort(key=lambda candidate: candidate not in ((axis - 1, True), (axis, False)))
@@ -229,10 +234,10 @@ def _match_equal_entries(
     shape: Shape,
     context: MatchContext,
 ) -> EmitValue | None:
-    """Return a function that emits a matrix entry if it equals another entry times ``sign``, or
-    None.
+    """Return a function that emits the entry ``one`` if it equals ``sign * other``, otherwise None.
 
-    Each entry is a sign and a view. ``shape`` is the shape along the axes of the views.
+    Each entry is a sign and a view, of which it is the product. ``shape`` is the shape along the
+    axes of the views. The emitted array has size 1 where the entry does not vary.
     """
     (first_sign, first), (second_sign, second) = one, other
     assert first is not None and second is not None
@@ -263,7 +268,7 @@ def _is_open(value: Value) -> bool:
 
 
 def emit_matrices(node: Node, pairs: PairRotation, editor: Editor) -> Value:
-    """Emit the rotation and split its result into pairs, as ``node`` has them."""
+    """Emit the rotation, and return its result split into pairs, with the shape of ``node``."""
     rotation = pairs.rotation
     value = emit_rotation(rotation, node.out.dtype, editor)
     width, axis = rotation.width, pairs.axis

@@ -58,11 +58,11 @@ def _match_swapped(node: Node) -> bool | None:
 
 
 def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
-    """Yield the swapped halves in one term of a sum whose other term is a multiple of the same
-    value.
+    """Yield the concatenations of swapped halves in one term of a sum, if the other term is a
+    multiple of the same value.
 
-    ``swapped`` maps the id of a concatenation to whether one of its swapped halves is negated. Only
-    those without such a sign are yielded.
+    ``node`` is the sum or difference. ``swapped`` maps the id of a concatenation to whether one of
+    its swapped halves is negated. Only concatenations without such a sign are yielded.
     """
     terms = [term for v in node.inputs if (term := v.producer_if(ops.mul)) is not None]
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
@@ -74,7 +74,7 @@ def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
 
 
 def _source(value: Value) -> Value:
-    """Return the value from which all elements of a value were moved."""
+    """Return the earliest value from which all elements of a value are only moved."""
     view = view_of(value)
     while (inner := view_of_operand(view)) is not None:
         view = inner
@@ -86,7 +86,7 @@ Key = frozenset[frozenset[View]]
 
 
 def _factor_sets(node: Node, context: MatchContext) -> Iterator[Key]:
-    """Yield the factors of both terms of a sum or difference of products, without their order.
+    """Yield the factors of both terms of a sum or difference of products, as one unordered key.
 
     Nothing is yielded for other nodes.
     """
