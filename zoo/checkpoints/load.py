@@ -171,7 +171,10 @@ def with_leaf_names(checkpoint: Checkpoint) -> Checkpoint:
 
 def known_namings() -> list[Naming]:
     """Return the namings of all publishers, for files and for networks in memory, without
-    duplicates."""
+    duplicates.
+
+    The paths of the zoo's own leaves are not among them.
+    """
     readable = (published for entry in MODELS.values() for published in entry.readable_namings[:-1])
     return [*dict.fromkeys(published.naming for published in readable)]
 
