@@ -86,7 +86,8 @@ class FileReport:
         findings: the results.
         verification: comparisons of the outputs, or None if the file did not run.
         elsewhere: number of nodes that run on another provider than the chosen one, by provider and
-            operator; None if the file did not load.
+            operator. It is empty if there are none or ONNX Runtime cannot record them, and None if
+            the file did not load.
         residuals: function that computes the differences of single numbers, or None.
     """
 

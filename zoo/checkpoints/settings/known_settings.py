@@ -212,7 +212,7 @@ def refuse_other_networks(settings: Settings) -> None:
 
 
 def refuse_other_architectures(settings: Settings | None) -> None:
-    """Check that the settings do not name an architecture of timm with an option that the zoo lacks.
+    """Check that the settings name no architecture of timm with an option that the zoo lacks.
 
     **Raises** `MappingError` if they do. Nothing is checked without settings (None).
     """
