@@ -125,8 +125,8 @@ def find_or_pull_folder(
     """Return a folder that holds a built model. Download the variant if `model` is not a folder.
 
     `model` is the path of a built folder, or the name or alias of a model. The path of a folder
-    with a manifest is returned without a check, and the other arguments are ignored. They are those
-    of `pull_variant`.
+    with a manifest is returned without a check, and the other arguments are ignored. For a name
+    they are as for `pull_variant`.
 
     **Raises** a `ZooError` or `WeightsError`.
     """

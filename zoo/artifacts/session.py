@@ -237,7 +237,8 @@ class VisionModel:
     def image(self, images: Pictures) -> NDArray[np.float32]:
         """Return the vectors of pictures, `[n, dim]`, of length 1, to compare with those of `text`.
 
-        A file that takes pictures alone is run itself; its output is `pooler_output`.
+        They are the output `pooler_output` of this file if it takes pictures alone, and otherwise
+        of the folder's variant with the tower for pictures.
 
         **Raises** `BadRequest` if the file is a tower for texts, or if it takes both and its folder
         has no variant with the tower for pictures.

@@ -75,8 +75,8 @@ TRANSFORMERS_FILES = (CONFIG, PROCESSOR, TENSORS)
 def read_format(target: Path) -> Form:
     """Return the checkpoint format that the name of a file or folder stands for.
 
-    The ends of names are those of `CHECKPOINT_SUFFIXES`. Any other name stands for Hugging Face if
-    it has no suffix or is that of an existing folder.
+    A name that ends as in `CHECKPOINT_SUFFIXES` stands for the format there. Any other name stands
+    for Hugging Face if it has no suffix or is that of an existing folder.
 
     **Raises** `BadRequest` if the name stands for no format.
     """

@@ -262,8 +262,8 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
 
     With an open image size there is a sample for each of `SIZE_FACTORS`. Otherwise there is one for
     each of `SAMPLE_BATCHES` if the batch is open, `IMAGE_SIZES` samples for a file that takes
-    images, and one for any other file. A network of texts alone has (0, 0) in place of height and
-    width.
+    images in uint8, and one for any other file. A network of texts alone has (0, 0) in place of
+    height and width.
     """
     sizes = IMAGE_SIZES if signature.input == "uint8" else 1
     batches = SAMPLE_BATCHES if signature.batch is None else (signature.batch,) * sizes

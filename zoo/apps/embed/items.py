@@ -64,7 +64,11 @@ class Item:
     error: str | None = None
 
     def read(self) -> bytes:
-        """Return the bytes of the picture's file. **Raises** `OSError` or `BadRequest`."""
+        """Return the bytes of the picture's file.
+
+        **Raises** `OSError`, or `BadRequest` for an item with an error, and for more than
+        `LARGEST_PICTURE` bytes.
+        """
         if self.error:
             raise BadRequest(self.error)
         data = self.data
@@ -82,7 +86,8 @@ class Item:
 def chunk_items(chunk: Chunk) -> Iterator[Item]:
     """Yield the pictures of a chunk in order. Files of a folder or list are not read yet.
 
-    **Raises** `BadFile` if a Parquet file has no column of pictures.
+    A picture that is known to be unreadable is yielded with its `error`. **Raises** `BadFile` if a
+    Parquet file has no column of pictures.
     """
     if chunk.source.is_archive:
         yield from _archive_items(chunk.source, chunk.names[0][1])
@@ -122,7 +127,10 @@ def _archive_items(source: StatedSource, stamp: str) -> Iterator[Item]:
 
 
 def _tar_members(file: BinaryIO, archive_name: str) -> Iterator[Item]:
-    """Yield the pictures in a tar file, which is read once from its beginning to its end."""
+    """Yield the pictures in a tar file, which is read once from its beginning to its end.
+
+    Members whose names are not those of pictures are left out. Their keys are their names.
+    """
     # By default a stream is read in pieces of 10 KB.
     with tarfile.open(fileobj=file, mode="r|*", bufsize=1 << 20) as archive:
         for member in archive:
