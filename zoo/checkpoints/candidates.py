@@ -1,4 +1,8 @@
-"""Find the published networks that a checkpoint, or a part of it, may contain."""
+"""Find the published networks that a checkpoint, or a part of it, may contain.
+
+A part is the tensors of one network in a checkpoint, in the names of a naming. It is a view of the
+checkpoint (`weights.views`).
+"""
 
 from __future__ import annotations
 

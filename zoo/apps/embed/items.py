@@ -55,7 +55,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Item:
-    """A picture whose bytes are at a path, in memory, or cannot be read because of an error."""
+    """A picture whose bytes are at a path, in memory, or cannot be read because of an error.
+
+    - `key`: the key of its row.
+    - `stamp`: the stamp of its file or of the archive that contains it (`StampedName`).
+    - `path`: the path or URL of its file; empty for a picture in an archive.
+    - `data`: the bytes of a picture in an archive; None for others.
+    - `error`: the reason why it cannot be read, or None.
+    """
 
     key: str
     stamp: str = ""
