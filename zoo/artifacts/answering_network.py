@@ -70,9 +70,11 @@ class AnsweringNetwork:
         return answers
 
     def _check(self, question: Question) -> None:
-        """Check that a question has labels if and only if the network compares pictures with texts.
+        """Check that the labels of a question fit the inputs of the network.
 
-        **Raises** `BadRequest`.
+        **Raises** `BadRequest` for a question without labels if the network takes texts. It is also
+        raised for a question with labels, unless the network takes pictures and texts and compares
+        them.
         """
         takes_texts = "text" in self.input_kinds
         if not question.labels and takes_texts:
@@ -92,7 +94,7 @@ class AnsweringNetwork:
 
 
 def check_logits(path: object, outputs: Outputs, question: Question) -> None:
-    """Check that a file returned one logit for each label of a question.
+    """Check that a file returned one logit for each label of a question about one picture.
 
     Nothing is checked for a question without labels, or outputs without `logits_per_image`. `path`
     is the file, for the message. **Raises** `BadFile`.

@@ -32,9 +32,12 @@ Outputs = dict[str, NDArray[Any]]
 class DescribedFile:
     """An opened ONNX file, whose inputs and outputs are compared with its manifest.
 
-    The names, dtypes and shapes that the file declares are compared on creation. This **raises**
-    `BadFile` if they differ. `variant` is the part of the manifest about this file. If it is None,
-    nothing is compared.
+    The inputs and outputs in the manifest are compared on creation with those that the file
+    declares. This **raises** `BadFile` if the file lacks one of them, or declares it with another
+    dtype or shape. The file may have more inputs and outputs.
+
+    `variant` is the part of the manifest about this file. If it is None, nothing is compared on
+    creation.
     """
 
     path: Path
@@ -88,7 +91,8 @@ class DescribedFile:
         `names` are the outputs to return, `feeds` the input arrays by name.
 
         **Raises** `BadFile` if an output of the network has another shape than the network
-        computes, does not have one row for each row of the feeds, or contains infinities or NaN.
+        computes, or contains infinities or NaN. Outputs that the network does not have may contain
+        them. The errors of `run_rows` and `network_output_shapes` are raised too.
         """
         shapes = network_output_shapes(self.manifest)
         outputs = self.run_rows(names, feeds, shapes)
@@ -112,8 +116,9 @@ class DescribedFile:
         - `expected_shapes`: the shapes that outputs must have, by name. Other outputs may have any
           shape.
 
-        **Raises** `BadFile` if the file declares or returns other shapes, or values that are not
-        numbers.
+        **Raises** `BadFile` if the file declares or returns an output with another shape than
+        expected. It is also raised if a returned output is not an array of numbers, is empty, or
+        has another number of rows than the first array of `feeds`. NaN is allowed.
         """
         for argument in self.session.get_outputs():
             # ONNX Runtime reports an unknown shape as [].
@@ -149,7 +154,7 @@ class DescribedFile:
     def manifest_shapes(self) -> Mapping[str, Dims]:
         """Return the shapes of the outputs that the manifest states, by name.
 
-        The result is empty if the manifest does not describe the file.
+        The result is empty if `variant` is None.
         """
         outputs = self.variant.outputs if self.variant else ()
         return {output.name: output.shape for output in outputs}
@@ -169,7 +174,9 @@ class DescribedFile:
 
 
 def network_output_shapes(manifest: Manifest) -> Mapping[str, Dims]:
-    """Return the output shapes of the network that a manifest names, with None for an open size.
+    """Return the output shapes of the network that a manifest names, by output name.
+
+    An open size is None.
 
     **Raises** `UnknownModel` if the zoo does not have the model, and `BadFile` if the manifest's
     network is not of the stated family.
@@ -182,7 +189,7 @@ def network_output_shapes(manifest: Manifest) -> Mapping[str, Dims]:
 def declared_tensor(argument: NodeArg) -> Tensor:
     """Return an input or output of a session as a manifest describes it.
 
-    The dtype is named as in numpy. A size without a name becomes `?`.
+    The dtype is named as in numpy. An open size is its name, or `?` if it has none.
     """
     inner = argument.type.removeprefix("tensor(").removesuffix(")")
     dtype = {"float": "float32", "double": "float64"}.get(inner, inner)
@@ -200,8 +207,8 @@ def _parse_sizes(shape: str) -> Iterator[int | None]:
 def are_shapes_compatible(shape: Dims, other: Dims) -> bool:
     """Return whether one array can have both shapes.
 
-    An open size is compatible with every size. An empty shape is an unknown one and is compatible
-    with every shape.
+    Shapes of different ranks are not compatible. An open size, which is a name or None, is
+    compatible with every size. An empty shape is an unknown one and is compatible with every shape.
     """
     if not shape or not other:
         return True
@@ -213,7 +220,7 @@ def are_shapes_compatible(shape: Dims, other: Dims) -> bool:
 def _shorten(text: str) -> str:
     """Return a text from a file with `?` in place of characters that are not printable.
 
-    A text of more than 400 characters is cut there and ends in `…`.
+    A text of more than 400 characters is cut to its first 400, followed by ` …`.
     """
     printable = "".join(c if c.isprintable() else "?" for c in text)
     return printable if len(printable) <= 400 else f"{printable[:400]} …"

@@ -46,7 +46,8 @@ def passed_or_failed(passed: bool) -> str:
 def describe_worst_error(verification: Verification, comparisons: Sequence[Comparison]) -> str:
     """Return the worst error of some comparisons in words, such as `cosine 0.999876` or `3.1e-06`.
 
-    The measure is that of the verification.
+    The measure is that of the verification. Return `no number` if there are no comparisons or if
+    one of them has no finite value.
     """
     from zoo.artifacts import measured
 
@@ -67,10 +68,11 @@ def describe_variant_error(variant: Variant) -> str:
 
 
 def describe_limit(verification: Verification) -> str:
-    """Return the limit of a verification in words, such as `≤ 1e-04`.
+    """Return the limit of a verification in words, such as `≤ 1e-04` or `cosine ≥ 0.999`.
 
-    A remark is added if some numbers agree only with JAX at inputs moved by rounding. It states the
-    largest share of such numbers in an output.
+    Some numbers of an output may agree only with what JAX returns for inputs that are changed by
+    rounding errors. A remark then states the largest share of such numbers in an output. There is
+    no remark for a cosine.
     """
     if verification.measure == "cosine":
         return f"cosine ≥ {verification.limit}"
@@ -109,8 +111,8 @@ def describe_calibration(calibration: Calibration) -> str:
 def describe_weights(weights: StatedWeights) -> str:
     """Return the origin of the weights in words: a seed, or a checkpoint's name and digest.
 
-    It is added whether the checkpoint is the published file, and whether it fits models with
-    another licence.
+    For a checkpoint, the text also says whether it is the published file, if that is known, and
+    which models with another licence it fits.
     """
     if weights.seed is not None:
         return RANDOM_WEIGHTS.format(seed=weights.seed)
@@ -123,10 +125,12 @@ def describe_weights(weights: StatedWeights) -> str:
 
 
 def find_base_model(manifest: Manifest, entry: ModelInfo) -> str:
-    """Return the repository on the hub whose weights a manifest's files contain.
+    """Return the repository on the hub whose weights a manifest's files contain, as `owner/name`.
 
-    Return an empty string for random weights, for weights in this package, and for a checkpoint
-    that is not the publisher's.
+    It is the repository that the manifest states, unless that is a mirror. Otherwise it is the
+    publisher's repository in `entry`, which is empty for weights in this package. Return an empty
+    string for random weights. Return it also if the manifest states no repository but a mirror, and
+    the network is custom or the checkpoint is not the published file.
     """
     weights = manifest.weights
     if weights.kind == "random":

@@ -18,8 +18,11 @@ from zoo.registry.lookup import info
 def downloads_folder() -> Path:
     """Return the folder in which `zoo.load` keeps downloaded models.
 
+    It is `models` in the folder that the environment variable ZOO_CACHE_DIR names. Without this
+    variable it is `jax-onnx-zoo/models` in XDG_CACHE_HOME or `~/.cache`.
+
     It is not the hub's cache, because ONNX Runtime refuses the symbolic links in this cache that
-    lead to a model's tensors. The environment variable ZOO_CACHE_DIR can name another folder.
+    lead to a model's tensors.
     """
     if user_folder := os.environ.get("ZOO_CACHE_DIR"):
         return Path(user_folder).expanduser() / "models"
@@ -37,14 +40,14 @@ def pull_variant(model: str, variant: str, revision: str | None, offline: bool) 
     - `model`: the name of the model.
     - `variant`: the name of the variant.
     - `revision`: the branch, tag or commit on the hub. None means the default branch.
-    - `offline`: whether requests to the hub are forbidden. The commit of the last load is used
-      then.
+    - `offline`: whether requests to the hub are forbidden. The commit of the last load is then
+      used, unless `revision` is a commit.
 
     Each commit has a folder of its own. The manifest in the hub's cache records the commit of the
-    last load.
+    last load. Files that exist in their full size are not downloaded or checked again.
 
-    **Raises** the errors of `pull_folder`, and `BadFile` if nothing was downloaded before and
-    `offline` forbids requests.
+    **Raises** the errors of `pull_folder`. With `offline`, also `BadFile` if `revision` is no
+    commit and was never loaded.
     """
     model_folder = downloads_folder() / f"{hub_namespace()}/{model}".replace("/", "--")
     request = PullRequest(model, (variant,), model_folder, revision)
@@ -77,7 +80,11 @@ def pull_variant(model: str, variant: str, revision: str | None, offline: bool) 
 def _has_variant(folder: Path, variant: str) -> bool:
     """Return whether a folder has a manifest and all files of a variant, in their full size.
 
-    The digests are not compared again, because `pull_folder` has compared them.
+    Files that belong to no variant are needed too. The digests are not compared again, because
+    `pull_folder` has compared them.
+
+    **Raises** `BadRequest` if the manifest has no such variant, and `BadFile` if the manifest is
+    invalid.
     """
     if not (folder / MANIFEST).is_file():
         return False
@@ -117,8 +124,9 @@ def find_or_pull_folder(
 ) -> Path:
     """Return a folder that holds a built model. Download the variant if `model` is not a folder.
 
-    `model` is the path of a built folder, which is returned without a check, or the name of a
-    model. The other arguments are those of `pull_variant`.
+    `model` is the path of a built folder, or the name or alias of a model. The path of a folder
+    with a manifest is returned without a check, and the other arguments are ignored. For a name
+    they are as for `pull_variant`.
 
     **Raises** a `ZooError` or `WeightsError`.
     """
@@ -131,7 +139,7 @@ def find_or_pull_folder(
 def check_folder_model(folder: Path, name: str) -> Path:
     """Return the folder, after checking that it holds the model of this name.
 
-    **Raises** `BadFile` if it holds another model.
+    **Raises** `BadFile` if it holds another model or has no valid manifest.
     """
     if (found_model := read_folder_manifest(folder).model) != name:
         raise BadFile(f"{folder} holds {found_model}, not {name}: name another folder.")
@@ -141,8 +149,9 @@ def check_folder_model(folder: Path, name: str) -> Path:
 def find_variant_in_folder(folder: Path, name: str) -> FoundVariant:
     """Return the variant of this name in a built folder.
 
-    **Raises** `BadFile` if a file of the variant is missing or has another size than the manifest
-    says, and `BadRequest` if the folder has no such variant.
+    **Raises** `BadFile` if the folder has no valid manifest, or a file of the variant is missing or
+    has another size than the manifest says. Raises `BadRequest` if the manifest has no such
+    variant.
     """
     manifest = read_folder_manifest(folder)
     variant = manifest.get_variant(name)
@@ -158,8 +167,10 @@ def find_variant_in_folder(folder: Path, name: str) -> FoundVariant:
 def find_variant_in_file(path: Path) -> FoundVariant:
     """Return the variant that an ONNX file holds, with its manifest.
 
-    The manifest is next to the file or in the folder above. **Raises** `BadFile` if the file or the
-    manifest is missing.
+    The manifest is found by `read_nearby_manifest`. Sizes and digests are not compared.
+
+    **Raises** `BadFile` if the file is missing, or if there is no valid manifest or it lists no
+    ONNX file of this name.
     """
     if not path.is_file():
         raise BadFile(f"there is no file {path}: name one, or a folder of `zoo build`.")

@@ -66,7 +66,8 @@ def compute_residuals(
 ) -> Residuals:
     """Return the absolute differences between outputs and expected outputs, in float32.
 
-    `grid` is (rows, columns) of patches. Outputs without an expected output are left out.
+    `grid` is (rows, columns) of patches. Outputs without an expected output are left out. Every
+    expected output must be in `outputs`, with the same shape.
     """
     pairs = {name: (np.asarray(outputs[name], np.float32), expected[name]) for name in expected}
     return Residuals(
@@ -85,7 +86,8 @@ class FileReport:
         findings: the results.
         verification: comparisons of the outputs, or None if the file did not run.
         elsewhere: number of nodes that run on another provider than the chosen one, by provider and
-            operator; None if the file did not load.
+            operator. It is empty if there are none or ONNX Runtime cannot record them, and None if
+            the file did not load.
         residuals: function that computes the differences of single numbers, or None.
     """
 
@@ -162,9 +164,10 @@ def check_listed_files(folder: Path, items: Collection[File], progress: Progress
 
 
 def find_wrong_files(folder: Path, items: Collection[File], progress: Progress) -> dict[str, str]:
-    """Return how files in a folder differ from their listing, by file name.
+    """Return how files in a folder differ from their listing, as a sentence by file name.
 
-    Sizes and digests are compared. The result is empty if all files are as listed.
+    Sizes and digests are compared. A file that is missing, cannot be read or is reached through a
+    symbolic link differs too. The result is empty if all files are as listed.
     """
     progress.stage("checking digests", sum(max(item.bytes, 0) for item in items))
     return {item.name: line for item in items if (line := _describe_fault(folder, item, progress))}
@@ -182,7 +185,8 @@ def summarize_files(items: Collection[File], faults: Mapping[str, str]) -> Findi
 def _describe_fault(folder: Path, item: File, progress: Progress) -> str | None:
     """Return how a file in a folder differs from its listing, in words.
 
-    Return None if it has the listed size and digest.
+    Return None if it has the listed size and digest. A file that is missing, cannot be read or is
+    reached through a symbolic link differs.
     """
     try:
         with open_inside(folder, item.name) as file:
@@ -203,7 +207,8 @@ def _describe_fault(folder: Path, item: File, progress: Progress) -> str | None:
 def check_unlisted_files(folder: Path, manifest: Manifest) -> Finding:
     """Check that a folder has neither symbolic links nor files that the manifest does not list.
 
-    Hidden files are ignored. Return the result, with at most ten faults in words.
+    Subfolders are searched too. Hidden files and folders are ignored. Return the result, with at
+    most ten faults in words.
     """
     names = {MANIFEST, *manifest.files_by_name}
     faults = sorted(_find_unlisted(folder, folder, names))
@@ -214,9 +219,10 @@ def check_unlisted_files(folder: Path, manifest: Manifest) -> Finding:
 
 
 def _find_unlisted(folder: Path, subfolder: Path, names: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each unlisted file and each symbolic link below `subfolder`.
+    """Yield a sentence for each unlisted file, symbolic link and unreadable folder in `subfolder`.
 
-    `names` are the listed files, relative to `folder`. Hidden files are skipped.
+    `names` are the listed files, relative to `folder`. Hidden files and folders are skipped.
+    Folders in `subfolder` are searched too.
     """
     try:
         entries = [entry for entry in os.scandir(subfolder) if not entry.name.startswith(".")]

@@ -162,10 +162,10 @@ BUSY_CORES = 0.25
 
 
 def is_busy(cores: float | None) -> bool:
-    """Return whether other programs used so many cores that measured times are too long.
+    """Return whether other programs used at least `BUSY_CORES` cores, so that times are too long.
 
-    `cores` is the number of cores that they used. None means that it is not known, and returns
-    False.
+    `cores` is the number of cores that they used, or None if it is not known. Return False for
+    None.
     """
     return cores is not None and cores >= BUSY_CORES
 

@@ -93,7 +93,9 @@ class PullResult:
     - `where`: the origin of the files, in words.
     - `variants`: the variants in the folder.
     - `brought`: the number of files that were downloaded or copied from the hub's cache.
-    - `kept`: the number of files that were in the folder already.
+    - `kept`: the number of requested files that were in the folder already.
+
+    The manifest is not counted.
     """
 
     where: str
@@ -107,9 +109,10 @@ class PullPreview:
     """The files that a download would write.
 
     - `where`: the origin of the files, in words.
-    - `missing`: the files that would be downloaded.
+    - `missing`: the files that would be downloaded, also those that replace other content. The
+      manifest is not among them.
     - `bytes`: their total size.
-    - `kept`: the number of files that are in the folder already.
+    - `kept`: the number of requested files that are in the folder already.
     """
 
     where: str
@@ -133,11 +136,14 @@ def pull_folder(request: PullRequest, progress: Progress) -> PullResult:
     """Download the files of a model's variants into a folder, and compare their digests.
 
     Files in the folder that have the right digest are kept. New files are moved into the folder
-    only when all of them are complete.
+    only when all of them are complete. Files of variants that were not requested are kept if they
+    are those of the manifest; otherwise they are deleted, if the request allows this (`force`).
 
-    **Raises** `Unreachable`, `WrongDigest`, `BadFile` for a manifest that is not valid,
-    `BadRequest` for an unknown variant, and `BadOutput` if the folder has different files of these
-    names and the request does not allow them to be replaced.
+    **Raises** `Unreachable` and `WrongDigest`. Raises `BadFile` for an invalid manifest, an
+    incomplete build, or a requested variant that failed its verification. Raises `BadRequest` for
+    an unknown variant. Raises `BadOutput` if the folder cannot be written, if a folder in it is a
+    symbolic link, or if it has other content under a name of the manifest and the request does not
+    allow this to be replaced.
     """
     (located, variants), folder = _read_wanted(request, progress), request.folder
     with (
@@ -162,9 +168,9 @@ def report_licence(located: LocatedManifest, progress: Progress) -> None:
 
 
 def preview_pull(request: PullRequest, progress: Progress) -> PullPreview:
-    """Return what `pull_folder` would download, without writing files.
+    """Return what `pull_folder` would download, without writing files to the folder.
 
-    **Raises** the errors of `pull_folder`.
+    **Raises** the errors of `pull_folder`, except those of the download.
     """
     return _compare_folder(request, *_read_wanted(request, progress), progress)[0]
 
@@ -175,11 +181,12 @@ def _compare_folder(
     variants: Mapping[str, Variant],
     progress: Progress,
 ) -> tuple[PullPreview, list[str]]:
-    """Return the preview of a download, and the names of the files that it would replace.
+    """Return the preview of a download, and the names of the files that it would delete or replace.
 
     `variants` are the requested variants.
 
-    **Raises** `BadOutput` if there are files to replace and the request does not allow this.
+    **Raises** `BadOutput` if there are such files and the request does not allow this, or if a
+    folder inside the target folder is a symbolic link.
     """
     folder, manifest = request.folder, located.manifest
     refuse_links(folder, manifest.files_by_name)
@@ -199,7 +206,7 @@ def _parts_folder(folder: Path) -> Generator[Path]:
     """Yield a hidden folder for downloads inside `folder`.
 
     When the `with` block ends, the hidden folder is removed, unless it holds complete files, which
-    another attempt can use.
+    another attempt can use. `folder` is created, and removed again if it is then empty.
 
     **Raises** `BadOutput` if the hidden folder is a symbolic link or contains one.
     """
@@ -226,8 +233,8 @@ def _read_wanted(
 ) -> tuple[LocatedManifest, dict[str, Variant]]:
     """Return the manifest of a request's model, and the requested variants by name.
 
-    **Raises** `BadFile` if the build is not complete or a variant failed its verification, because
-    `zoo push` would have refused it.
+    **Raises** `BadFile` if the manifest is invalid, the build is not complete, or a requested
+    variant failed its verification. Raises `BadRequest` for an unknown variant, and `Unreachable`.
     """
     located = _read_from_disk(request) if request.offline else _read_from_hub(request, progress)
     variants = located.manifest.select_variants(request.variants)
@@ -241,7 +248,11 @@ def _read_wanted(
 
 
 def _read_from_hub(request: PullRequest, progress: Progress) -> LocatedManifest:
-    """Return the manifest on the hub, at the commit to which the requested revision points now."""
+    """Return the manifest on the hub, at the commit to which the requested revision points now.
+
+    **Raises** `Unreachable`, and `BadFile` if the manifest is invalid, too large or of another
+    model.
+    """
     file = resolve_file(request.manifest, request.advice, progress)
     origin = f"{file.repository} at {file.revision:.12}"
     if (file.size or 0) > MAX_MANIFEST_BYTES:
@@ -289,10 +300,11 @@ def _offline_error(file: HubFile, request: PullRequest) -> Unreachable:
 def _find_differing_files(
     request: PullRequest, located: LocatedManifest, intact: set[str]
 ) -> list[str]:
-    """Return the names of files in the folder whose content is not that of the manifest's files.
+    """Return the names of existing files whose content is not that of the manifest's files.
 
-    `intact` are the names of the files whose size and digest are right. The manifest itself is
-    compared too. Files that are not listed are ignored.
+    All files of the manifest are compared, not only those of the request, and the manifest itself.
+    `intact` are the names of the files whose size and digest are right. Files that are not listed
+    are ignored.
 
     **Raises** `BadOutput` if there are differing files and the request does not allow them to be
     replaced.

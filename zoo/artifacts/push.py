@@ -136,8 +136,8 @@ def _manifest_file(folder: Path, manifest: Manifest) -> File:
 def _compare_with_hub(folder: Path, file: File, remote_files: dict[str, RepoSibling] | None) -> str:
     """Return how a local file differs from the repository: `new`, `changed`, `same` or `unknown`.
 
-    `remote_files` are the files in the repository by name, or None if they are not known. The hub
-    records git's sha1 of small files and the sha256 of large ones.
+    It is `unknown` only if `remote_files` is None. `remote_files` are the files in the repository
+    by name. The hub records git's sha1 of small files and the sha256 of large ones.
     """
     if remote_files is None:
         return "unknown"
@@ -156,10 +156,11 @@ def _compare_with_hub(folder: Path, file: File, remote_files: dict[str, RepoSibl
 def commit_push(push_plan: PushPlan) -> str:
     """Upload the changed files of a plan in one commit, and return the address of its page.
 
-    The repository and the branch are created if they do not exist.
+    Files whose change is `unknown` are uploaded too. If all files are the same, all are passed to
+    the hub again. The repository and the branch are created if they do not exist.
 
-    **Raises** `BadRequest` without a token, and `Unreachable` if the upload fails. No file in the
-    repository is changed then.
+    **Raises** `BadRequest` without a token, `BadFile` if a file has changed since it was checked,
+    and `Unreachable` if the upload fails. No file in the repository is changed then.
     """
     target = push_plan.target
     if get_token() is None:

@@ -40,9 +40,10 @@ def read_folder_manifest(folder: Path) -> Manifest:
 
 
 def read_nearby_manifest(file: Path) -> Manifest | None:
-    """Return the manifest next to an ONNX file, or else the manifest.json in the folder above.
+    """Return the manifest of an ONNX file, or None if no valid manifest is found.
 
-    Return None if no valid manifest is found.
+    It is `NAME.manifest.json` next to the file `NAME.onnx`, or else `manifest.json` in the parent
+    of the file's folder. Whether the manifest lists the file is not checked.
     """
     for path in (manifest_path(file), file.absolute().parent.parent / MANIFEST):
         with suppress(BadFile):
@@ -88,7 +89,11 @@ def parse_manifest(content: bytes, origin: str, model: str | None = None) -> Man
 
 
 def to_text(content: object) -> str:
-    """Return a manifest, or a value that contains manifests, as indented JSON."""
+    """Return a manifest, or a value that contains manifests, as indented JSON with a line end.
+
+    **Raises** `ValueError` for an infinity or NaN, and `TypeError` for a value that JSON and
+    `to_json_fields` cannot represent.
+    """
     return (
         json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=to_json_fields)
         + "\n"
@@ -109,8 +114,9 @@ def to_json_fields(value: object) -> object:
 def entry_of_manifest(manifest: Manifest) -> ModelInfo:
     """Return the entry of the model that a manifest describes.
 
-    It is the zoo's entry with the class names of the manifest. If the manifest contains the
-    configuration of a user's own network, it is an entry for this network.
+    It is the zoo's entry, with the class names of the manifest if their number is that of the
+    network's classes. If the manifest contains the configuration of a custom network, it is an
+    entry for this network.
 
     **Raises** `UnknownModel` if the zoo does not have the model, and `BadFile` if the network is
     not of the stated family.

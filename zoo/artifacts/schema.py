@@ -166,7 +166,8 @@ class File(Model):
     def has_full_size_in(self, folder: Path) -> bool:
         """Return whether a folder has a regular file of this name and size.
 
-        The content is not read. A symbolic link on the way gives False.
+        The content is not read. The result is False if the file or a folder between them is a
+        symbolic link.
         """
         with suppress(OSError), open_inside(folder, self.name) as file:
             return State.of(file).size == self.bytes
@@ -175,7 +176,8 @@ class File(Model):
     def is_intact_in(self, folder: Path, step: Callable[[int], None] | None = None) -> bool:
         """Return whether a folder has a regular file of this name, size and digest.
 
-        `step` is called with the number of bytes of each piece that is read.
+        The result is False if the file or a folder between them is a symbolic link. `step` is
+        called with the number of bytes of each piece that is read.
         """
         with suppress(OSError), open_inside(folder, self.name) as file:
             has_size = State.of(file).size == self.bytes
@@ -345,8 +347,10 @@ class Manifest(Model):
     def _check_names(self) -> Self:
         """Return the manifest unchanged, if its files and variants agree.
 
-        **Raises** `ValueError` if a file is listed twice, if a file lies inside another file, if a
-        variant does not have exactly one listed .onnx file, or if there are no variants.
+        **Raises** `ValueError` if a file is listed twice, with case ignored, if the manifest lists
+        itself, or if a file lies inside another file. Raises it also if a variant needs an unlisted
+        file, does not have exactly one .onnx file or is called `all`, or if a complete manifest has
+        no variants.
         """
         # Some file systems do not distinguish upper and lower case.
         names = {name.lower() for name in self.files_by_name}
@@ -388,14 +392,18 @@ class Manifest(Model):
 
     @property
     def only_variant(self) -> Variant:
-        """The one variant of a manifest that describes a single exported file."""
+        """The one variant of a manifest that describes a single exported file.
+
+        **Raises** `ValueError` if the number of variants is not 1.
+        """
         (variant,) = self.variants.values()
         return variant
 
     def find_variant_name(self, file: str) -> str | None:
         """Return the name of the variant whose ONNX file has this name.
 
-        Folders in the paths of the variants are ignored. Return None if there is no such variant.
+        `file` is a name without folders. The folders of the variants' files are ignored. Return
+        None if there is no such variant.
         """
         labels = {PurePosixPath(variant.file).name: name for name, variant in self.variants.items()}
         return labels.get(file)
@@ -416,9 +424,9 @@ class Manifest(Model):
         return {name: self.get_variant(name) for name in requested}
 
     def select_files(self, names: Collection[str]) -> list[File]:
-        """Return the files of some variants, and the files that belong to no variant.
+        """Return the files of some variants and the files of no variant, in the manifest's order.
 
-        `names` are the names of the variants.
+        `names` are the names of the variants, which must exist.
         """
         files_of_variants = {name: set(variant.files) for name, variant in self.variants.items()}
         selected = set().union(*(files_of_variants[name] for name in names))
@@ -426,6 +434,9 @@ class Manifest(Model):
         return [file for file in self.files if file.name not in unwanted]
 
     def with_changes(self, **changes: object) -> Self:
-        """Return a copy of the manifest with some fields replaced, after validating it."""
+        """Return a copy of the manifest with some fields replaced, after validating it.
+
+        **Raises** pydantic's `ValidationError` if the result is invalid.
+        """
         unchanged = {name: value for name, value in self if name in self.model_fields_set}
         return type(self).model_validate(unchanged | changes)

@@ -135,9 +135,10 @@ class VisionModel:
         )
 
     def __call__(self, images: Pictures) -> dict[str, NDArray[np.generic]]:
-        """Return the model's outputs `[n, ...]` for pictures, by name.
+        """Return all outputs of the file, `[n, ...]`, for pictures, by name.
 
-        **Raises** `BadRequest` for a file that takes texts.
+        **Raises** `BadRequest` for a file that takes texts, also with pictures, and the errors of
+        `feeds`. Raises `BadFile` if ONNX Runtime cannot run the file.
         """
         if self._input_kinds != {"picture"}:
             input_names = [session_input.name for session_input in self.session.get_inputs()]
@@ -161,10 +162,12 @@ class VisionModel:
         return [output.name for output in self.session.get_outputs()]
 
     def ask(self, images: Pictures, question: Question) -> list[PictureAnswer]:
-        """Return the answer to a question about each picture.
+        """Return the answer to a question about each picture, in the order of the pictures.
 
-        **Raises** `BadRequest` if the network cannot answer the question, and the errors of
-        `tokenizer` for a question with labels.
+        The file runs on one picture at a time.
+
+        **Raises** `BadRequest` if the network cannot answer the question, `BadFile` if the outputs
+        are not those of the network, and the errors of `tokenizer` for a question with labels.
         """
         from zoo.artifacts.answering_network import AnsweringNetwork, check_logits
         from zoo.artifacts.read import entry_of_manifest
@@ -193,7 +196,10 @@ class VisionModel:
     def answer(self, images: Pictures, threshold: float | None = None) -> list[PictureAnswer]:
         """Return the answer about each picture: classes, areas, depths, features or boxes.
 
-        `threshold` is the least score of a box, from 0 to 1. None means the default.
+        The task of the model decides which of them. `threshold` is the least score of a box, from 0
+        to 1. None means the default.
+
+        **Raises** `BadRequest` for a file that takes texts, also with pictures.
         """
         return self.ask(images, Question(threshold=threshold))
 
@@ -217,7 +223,8 @@ class VisionModel:
         The product of such a vector with the vector of a picture is a cosine. The manifest's
         `similarity` turns the cosine into a logit.
 
-        **Raises** the errors of `tokenizer`.
+        **Raises** the errors of `tokenizer`. For a file with both towers, also `BadRequest` if its
+        folder has no variant with the tower for texts.
         """
         return self._unit_vectors("text", self._feed_texts(texts))
 
@@ -230,8 +237,11 @@ class VisionModel:
     def image(self, images: Pictures) -> NDArray[np.float32]:
         """Return the vectors of pictures, `[n, dim]`, of length 1, to compare with those of `text`.
 
-        **Raises** `BadRequest` if the file is a tower for texts, or if its folder has no variant
-        with the tower for pictures.
+        They are the output `pooler_output` of this file if it takes pictures alone, and otherwise
+        of the folder's variant with the tower for pictures.
+
+        **Raises** `BadRequest` if the file is a tower for texts, or if it takes both and its folder
+        has no variant with the tower for pictures.
         """
         return self._unit_vectors("picture", self.feeds(images))
 
@@ -250,8 +260,8 @@ class VisionModel:
         - `template`: the sentence that is compared with the picture, with `{}` in place of the
           label.
 
-        **Raises** `BadRequest` for a model that does not compare pictures with texts, and for
-        several pictures.
+        **Raises** `BadRequest` for a file that does not compare pictures with texts, for several
+        pictures, if `labels` are no list of strings, and for a template without `{}`.
 
         >>> zoo.load("siglip2_vitb16_224_dual").classify("cat.png", ["a cat", "a dog"])[0].label
         'a cat'
@@ -284,7 +294,10 @@ class VisionModel:
     def _tower_file(self, kind: Kind) -> DescribedFile:
         """Return the file that holds only the tower for this kind of input.
 
-        This is the file itself, or another variant of the folder, which is opened on first use.
+        This is the file itself, or another variant of the folder, which is opened on first use and
+        kept in `towers`.
+
+        **Raises** the errors of `find_variant_in_folder`.
         """
         if self._input_kinds == {kind}:
             return self._described_file
@@ -314,7 +327,8 @@ def load(
 
     - `model`: a name or alias; or the path of an .onnx file with its manifest, or of a folder of
       `zoo build`.
-    - `variant`: a variant that was built, such as `fp32`, `fused` or `int8`.
+    - `variant`: a variant that was built, such as `fp32`, `fused` or `int8`. It is ignored for an
+      .onnx file.
     - `folder`: a folder that `zoo build` or `zoo pull` wrote. By default the files are downloaded
       once, to `models` in `ZOO_CACHE_DIR` (environment variable) or `~/.cache/jax-onnx-zoo`.
     - `revision`: branch, tag or commit of the repository on the hub; the newest by default.

@@ -1,4 +1,8 @@
-"""Find the published networks that a checkpoint, or a part of it, may contain."""
+"""Find the published networks that a checkpoint, or a part of it, may contain.
+
+A part is the tensors of one network in a checkpoint, in the names of a naming. It is a view of the
+checkpoint (`weights.views`).
+"""
 
 from __future__ import annotations
 
@@ -77,11 +81,11 @@ class Candidate:
 
     @cached_property
     def has_exact_tensors(self) -> bool:
-        """Whether the part has exactly the tensors of the network, for any number of attention
-        heads.
+        """Whether the part has exactly the tensors of the network, by name and shape.
 
-        The network is built to find out, which takes time, so that only the most likely candidates
-        are asked.
+        A number of attention heads that does not divide the width is ignored, because no tensor
+        determines the number. The network is built for the comparison, which takes time: ask only
+        the most likely candidates.
         """
         from zoo.checkpoints.load import model_shapes
 
@@ -107,11 +111,14 @@ class Candidate:
 def find_candidates(
     checkpoint: Checkpoint, settings: Settings | None, with_head: bool = True
 ) -> Iterator[Candidate]:
-    """Yield a candidate for each published model and part of a checkpoint from which the sizes of
-    its architecture can be read.
+    """Yield each part of a checkpoint that may be a network of a published model's architecture.
 
-    Only sizes and options are compared here. `Candidate.has_exact_tensors` compares the tensors.
-    `with_head` is whether a linear layer on top of a network counts as its head.
+    The sizes may be others than the model's. Candidates are yielded in the order of the models in
+    the registry. Only sizes and options are compared here. `Candidate.has_exact_tensors` compares
+    the tensors.
+
+    `settings` are the contents of `config.json`, or None without one. `with_head` is whether a
+    linear layer on top of a network counts as its head.
     """
     for entry in MODELS.values():
         for candidate in read_candidates(entry, checkpoint, settings, with_head):
@@ -123,10 +130,10 @@ def find_candidates(
 def _has_entry_architecture(candidate: Candidate) -> bool:
     """Return whether a candidate's configuration has the architecture of the published model.
 
-    Sizes, settings and details may differ, as in `have_same_architecture`. Options of a source
-    library that tensors show, such as a norm before the head, may differ too: the published
-    configuration gets the options of the checkpoint before the two are compared. The result is True
-    if the candidate has all sizes of the published model.
+    The result is True if the candidate has all sizes of the published model. Otherwise the two
+    configurations are compared by `have_same_architecture`, so that sizes, settings and details may
+    differ. The published configuration gets the options of the checkpoint before that, so that
+    options of a source library that tensors show, such as a norm before the head, may differ too.
     """
     naming, view = candidate.naming, candidate.view
     if candidate.has_entry_sizes:
@@ -163,7 +170,8 @@ def read_candidates(
 def _has_custom_head(view: Checkpoint, naming: Naming, settings: Settings | None) -> bool:
     """Return whether the head of a part is not the one that its source library defines.
 
-    A classifier class of transformers has only its own head, whichever module contains the network.
+    Transformers' own name of the head, in a checkpoint whose settings name one of its classifier
+    classes, is never a custom head. The module that contains the network does not matter then.
     """
     is_named = view.head.rpartition(".")[2] == naming.head
     is_of_class = settings is not None and settings.is_classifier and naming.name == "huggingface"
@@ -181,7 +189,8 @@ def drop_redundant_heads(candidates: Iterable[Candidate]) -> list[Candidate]:
     head.
 
     The projection of CLIP, for example, is a layer of CLIP, and not a head that a user put on its
-    vision tower.
+    vision tower. A candidate with a custom head is left out if a candidate without one has exactly
+    its network's tensors and uses all tensors of the first. The order is kept.
     """
     candidates = [*candidates]
     with_own_head = [candidate for candidate in candidates if not candidate.view.head_is_custom]
@@ -209,9 +218,10 @@ class Rank(NamedTuple):
         has_entry_file_name: whether a file of the checkpoint has the name of a published file of
             the model.
         timm_match: 2 if timm's name of the network, with its tag, is an alias of the model; 1 if
-            timm's architecture is the name of the model; otherwise 0.
-        are_both_classifiers: whether the candidate and the published model are classifiers. A
-            classifier whose weights are not in the registry was trained from another classifier.
+            timm's architecture is the name of the model; otherwise 0, also without timm's settings.
+        are_both_classifiers: whether the candidate and the published model are classifiers, or
+            `timm_match` is not 0. False without timm's settings. A classifier whose weights are not
+            in the registry was trained from another classifier.
     """
 
     used_tensors: int
@@ -262,8 +272,10 @@ def select_prefixes(candidates: Iterable[Candidate], take: str) -> list[str]:
     candidates.
 
     A network that is part of another one is left out: one tower of two is a network too, of a size
-    that may be published, but both towers together use all tensors. If the user names a network
-    (`take`), all prefixes are returned.
+    that may be published, but both towers together use all tensors. Of two prefixes with the same
+    tensors the shorter one is kept. The prefixes are in the order of the candidates, each once.
+
+    If the user names a network (`take` is not empty), all prefixes of the candidates are returned.
     """
     candidates = [*candidates]
     prefixes = [*dict.fromkeys(candidate.view.prefix for candidate in candidates)]

@@ -43,12 +43,15 @@ class TokenizerFiles:
 def find_tokenizer_files(
     source: OpenWeights | SeededWeights, entry: ModelInfo, offline: bool, progress: Progress
 ) -> TokenizerFiles | None:
-    """Return the tokenizer files of a checkpoint: those next to it or, unless `offline`, those in
-    its repository, which are downloaded.
+    """Return the tokenizer files (`tokenizer.json`, `tokenizer_config.json`) of a checkpoint.
+
+    They are next to the checkpoint. If they are not and the checkpoint was downloaded from a hub,
+    they are downloaded from the same repository, unless `offline`.
 
     Return None for random weights, for a network that takes no texts, and if there are no such
-    files. Only the last case is reported through `progress`. **Raises** `BadFile` if a tokenizer
-    cannot be used.
+    files or they cannot be downloaded. The last two cases are reported through `progress`.
+
+    **Raises** `BadFile` if a tokenizer cannot be used.
     """
     if isinstance(source, SeededWeights) or (texts := entry.config.texts) is None:
         return None
@@ -72,8 +75,10 @@ def find_tokenizer_files(
 
 
 def fetch_folder(file: HubFile, progress: Progress) -> Path:
-    """Return the folder that contains a file of a hub. The file is downloaded if it is not in the
-    cache."""
+    """Return the folder on this machine that contains a file of a hub.
+
+    The file is downloaded if it is not in the cache. **Raises** a `WeightsError` if that fails.
+    """
     return (find_cached(file) or fetch(file, WITHOUT_TOKENIZER, progress)[0]).parent
 
 

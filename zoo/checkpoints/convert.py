@@ -73,8 +73,10 @@ TRANSFORMERS_FILES = (CONFIG, PROCESSOR, TENSORS)
 
 
 def read_format(target: Path) -> Form:
-    """Return the checkpoint format that the name of a file or folder stands for. A name without a
-    suffix, or an existing folder, stands for Hugging Face.
+    """Return the checkpoint format that the name of a file or folder stands for.
+
+    A name that ends as in `CHECKPOINT_SUFFIXES` stands for the format there. Any other name stands
+    for Hugging Face if it has no suffix or is that of an existing folder.
 
     **Raises** `BadRequest` if the name stands for no format.
     """
@@ -147,14 +149,17 @@ def convert_file(
     source: GivenCheckpoint, target: Path, model: str | None, force: bool, progress: Progress
 ) -> ConversionResult:
     """Convert a checkpoint to the format that the name of `target` stands for, and write it there.
-    After an error nothing is written.
+
+    Files are moved to `target` when all of them are complete. In an existing folder, other files
+    are kept.
 
     **Arguments:**
 
     - `source`: the user's checkpoint.
     - `target`: path of the file or folder to write.
-    - `model`: name of the model, or None to identify the network from the checkpoint.
-    - `force`: whether an existing file is replaced.
+    - `model`: name of the model. With None or the name of a family, the network is identified from
+      the checkpoint.
+    - `force`: whether an existing file, or the files in an existing folder, may be replaced.
     - `progress`: reports progress.
 
     **Raises** a `ZooError` or a `WeightsError` if the checkpoint cannot be read or converted, or
@@ -215,8 +220,8 @@ def write_checkpoint_file(
 ) -> None:
     """Write tensors to a new file or folder in a format.
 
-    `items` are the tensors by their names in the format. The settings in the file or folder
-    describe the network of `entry`.
+    `items` are the tensors by their names in the format. Formats with settings (Equimo and Hugging
+    Face) get those of the network of `entry`.
     """
     if form == "pytorch":
         write_pth(path, items, progress)

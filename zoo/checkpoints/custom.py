@@ -98,7 +98,8 @@ def _name_from_path(path: Path) -> str:
     """Return a name for the model in a file or folder, made from the name of the file or, if that
     is generic (`model.safetensors`), of its folder.
 
-    Return an empty string if both are generic.
+    The name has small letters, digits and hyphens, at most 60, without a suffix. `own-` is put
+    before the name of a published model. Return an empty string if both names are generic.
     """
     for name in (path.name if path.is_dir() else path.name.partition(".")[0], path.parent.name):
         short = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:60]
@@ -120,13 +121,15 @@ def describe_checkpoint(entry: ModelInfo, choice: WeightsChoice) -> tuple[ModelI
     """Find the network of a model in the user's checkpoint. Return an entry that describes it, and
     the part of the checkpoint that is the network.
 
-    The entry has the classes, the picture size and the preprocessing of the checkpoint. Both
-    arguments are returned unchanged for weights that are not a user's checkpoint, and for a view,
-    whose entry was determined together with it. If no part of the checkpoint has the model's sizes,
-    the open checkpoint is returned, and loading it fails later with an explanation.
+    The entry has the classes, the picture size and the preprocessing of the checkpoint, and the
+    user's name and licence. Both arguments are returned unchanged for weights that are not a user's
+    checkpoint, and for a view, whose entry was determined together with it. If no part of the
+    checkpoint has the model's sizes, the open checkpoint is returned, and loading it fails later
+    with an explanation. Tensors and settings that are not used are reported on the terminal.
 
-    **Raises** a `WeightsError` if the checkpoint cannot be read or its settings describe another
-    network, and `BadRequest` if only the user can decide how to read it.
+    **Raises** a `WeightsError` if the checkpoint cannot be read, its settings describe another
+    network, or it holds several networks and the user selected none. Raises `BadRequest` if it is
+    not known which vector a custom head takes, or if the user's name is not valid.
     """
     if isinstance(choice, str | SeededWeights):
         return entry, choice
@@ -255,11 +258,11 @@ def is_published_checkpoint(
 
 
 def warn_about_class_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterator[str]:
-    """Yield a warning if a checkpoint stores no class names, but the published network has named
-    classes in the same number.
+    """Yield a warning about the class names of a checkpoint that stores none.
 
-    `are_used` is whether the classes get the published names; otherwise they are called by their
-    numbers.
+    Yield nothing if the network has no classes, or if the published network has no named classes or
+    another number of them. `are_used` is whether the classes get the published names. Otherwise
+    they are called by their numbers.
     """
     if not entry.labels or not config.classes or config.classes != entry.config.classes:
         return
@@ -273,7 +276,8 @@ def warn_about_class_names(entry: ModelInfo, config: Config, are_used: bool) -> 
 def check_transformers_settings(config: Config, settings: Settings) -> None:
     """Check that transformers would compute this network with these settings.
 
-    **Raises** `MappingError` for a setting that stands for another network.
+    **Raises** `MappingError` for a setting that stands for another network, and `BadRequest` if
+    transformers has no class for the network, with or without its head.
     """
     part, transformers_class = settings_section(config, settings), _transformers_class(config)
     stated_values = part.model_dump(mode="json", exclude_unset=True)
@@ -284,7 +288,11 @@ def check_transformers_settings(config: Config, settings: Settings) -> None:
 
 def settings_warnings(checkpoint_settings: CheckpointSettings, config: Config) -> tuple[str, ...]:
     """Return warnings about the settings of a checkpoint that had no effect, because the zoo does
-    not know or does not follow them."""
+    not know or does not follow them.
+
+    They are one warning about `config.json`, if it has such settings, and then the warnings in
+    `checkpoint_settings`.
+    """
     if checkpoint_settings.settings is None:
         return checkpoint_settings.warnings
     try:

@@ -52,12 +52,13 @@ def download_checkpoint(
 
     - `entry`: registry entry of the model.
     - `out`: folder to write to, or None for the cache of the hub.
-    - `mirror`: whether to download the copy of another account in place of the publisher's file.
+    - `mirror`: whether to download the copy of another account in place of the publisher's file. It
+      has no effect if a copy is found on this machine.
     - `dry_run`: whether nothing is downloaded or written. The result is the same.
     - `progress`: reports progress.
 
-    **Raises** a `WeightsError` if there is no checkpoint, and `BadOutput` if `out` holds another
-    file of the same name.
+    **Raises** a `WeightsError` if there is no checkpoint. Raises `BadOutput` if `out` holds another
+    file of the same name, or if a copy that is found cannot be read.
     """
     if (copy := next(search_weights(entry.published_files, progress, dry_run), None)) is None:
         return _fetch_checkpoint(entry, out, mirror, dry_run, progress)
@@ -125,8 +126,9 @@ def _copy_checkpoint(
 def _target_path(entry: ModelInfo, name: str, out: Path) -> Path:
     """Return the path in the folder `out` for a downloaded file.
 
-    It is chosen so that the file is found if `out` is the folder of weights: directly in it if the
-    file name is unique, otherwise in a folder with the name of the repository.
+    It is `out/FILE` if FILE is the name of the model's own checkpoint or archive, and
+    `out/REPOSITORY/FILE` for any other name, with the name of the repository without its owner. The
+    file is found in both if `out` is the folder of weights.
     """
     file = Path(name).name
     is_named = file in (entry.checkpoint, entry.archive)
@@ -135,7 +137,10 @@ def _target_path(entry: ModelInfo, name: str, out: Path) -> Path:
 
 def _list_files(source: Path) -> list[Path]:
     """Return the files of a checkpoint: those of a folder, or a file with its shards if it is an
-    index."""
+    index (`.json`).
+
+    The files of a folder are sorted, and its subfolders are left out. The index comes first.
+    """
     if source.is_dir():
         return sorted(filter(Path.is_file, source.iterdir()))
     shards = open_checkpoint(source).files if source.suffix == ".json" else ()

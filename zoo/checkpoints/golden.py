@@ -57,8 +57,9 @@ def run_transformers(
     - `feeds`: preprocessed pictures, by the names of the model's inputs.
     - `size`: (height, width) of these pictures.
 
-    **Raises** `BadRequest` if transformers has no such model, interpolates positions by another
-    rule or does not take such pictures, and `MissingLibrary` if it is not installed.
+    **Raises** `BadRequest` if the model takes texts, or if transformers has no such model,
+    interpolates positions by another rule or does not take such pictures. Raises `MissingLibrary`
+    if PyTorch or transformers is not installed.
     """
     try:
         import torch
@@ -114,8 +115,10 @@ def run_transformers(
 def check_position_interpolation(config: Config, size: tuple[int, ...]) -> None:
     """Check that transformers computes the same positions as the network for pictures of this size.
 
+    `size` is (height, width). Nothing is checked for a network without learned positions.
+
     **Raises** `BadRequest` if the size differs from the network's own and transformers interpolates
-    learned positions by another rule.
+    learned positions by another rule, or if transformers has no class for the network.
     """
     native_size = config.native
     is_same_rule = with_interpolation(config, find_transformers_class(config).antialias) == config
@@ -158,8 +161,10 @@ def compute_golden(
     reference program.
 
     `reference` is `transformers`, which is run, or the path of an `.npz` file with outputs that
-    another program computed. **Raises** `BadRequest` for another reference, and for a model that
-    takes texts alone.
+    another program computed. The images get the size of the entry's preprocessing.
+
+    **Raises** `BadRequest` for another reference, and for a model that takes texts alone. Raises
+    the errors of `run_transformers` and `read_outputs`.
     """
     preprocessing, pictures = entry.preprocessing, entry.config.pictures
     if pictures is None:
@@ -221,9 +226,11 @@ def check_onnx(golden: Golden, file: Path, provider: str) -> dict[str, float]:
     """Run an exported file on the golden inputs. Return the largest absolute difference of each
     golden output.
 
-    `provider` is the execution provider of ONNX Runtime. **Raises** `BadFile` if the file does not
-    run on these inputs or lacks one of the outputs, and `BadRequest` if the provider is not
-    available.
+    `provider` is the execution provider of ONNX Runtime. The inputs are passed in the order of the
+    golden file.
+
+    **Raises** `BadFile` if the file does not run on these inputs or lacks one of the outputs,
+    `BadRequest` if the provider is not available, and `OSError` if the file does not exist.
     """
     from zoo.common.runtime import ERRORS, check_provider, session
 
@@ -242,8 +249,8 @@ def largest_differences(golden: Golden, outputs: dict[str, Any]) -> dict[str, fl
     """Return the largest absolute difference between each golden output and the output of the same
     name in `outputs`.
 
-    It is NaN if an output has a NaN, so that a comparison with a limit fails. **Raises** `BadFile`
-    if an output is missing in `outputs`.
+    It is NaN if an output has a NaN, so that a comparison with a limit fails. Outputs that are not
+    golden are ignored. **Raises** `BadFile` if a golden output is missing in `outputs`.
     """
     if missing := sorted(golden.outputs.keys() - outputs.keys()):
         raise BadFile(
@@ -259,7 +266,8 @@ def largest_differences(golden: Golden, outputs: dict[str, Any]) -> dict[str, fl
 def write_random_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: Progress) -> None:
     """Write a checkpoint of random numbers that has the tensors of a model's published file.
 
-    `seed` determines the numbers. The file appears at `path` when it is complete.
+    `seed` determines the numbers. The file appears at `path` when it is complete, and replaces an
+    existing file.
     """
     published = entry.published[0]
     naming, leaves = published.naming, model_shapes(published.config)

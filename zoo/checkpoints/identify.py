@@ -60,9 +60,14 @@ def identify_checkpoint(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo
     """Identify the network in a checkpoint. Return a registry entry that describes it, and the part
     of the checkpoint that is the network.
 
-    A network whose sizes are not published gets an entry with the name of its family. **Raises** a
-    `WeightsError` if the checkpoint holds no network of the zoo, and `BadRequest` if only the user
-    can say which model or which sizes it has.
+    A network whose sizes are not published gets an entry with the name of its family. The user's
+    name and licence replace those of the entry. Tensors and settings that are not used are reported
+    on the terminal.
+
+    **Raises** a `WeightsError` if the checkpoint cannot be read, holds no network of the zoo, or
+    holds several and the user selected none. Raises `BadRequest` if it fits models that differ in
+    configuration or licence, if no file states a size or which vector a custom head takes, or if
+    the user's name is not valid.
     """
     request = choice if isinstance(choice, GivenCheckpoint) else GivenCheckpoint(choice.path)
     checkpoint = with_leaf_names(
@@ -168,13 +173,14 @@ def rank_networks(
     """Return the networks that a checkpoint may hold, all equally likely, or an empty list if it
     holds none.
 
-    Candidates are ranked by file names, sizes and settings (`Rank`). Networks are built from the
-    most likely candidate on, until one has exactly the tensors of the checkpoint. A network whose
-    sizes are not published is returned alone.
+    They are the candidates of the highest rank (`Rank`) for the same part of the checkpoint that
+    have exactly its tensors. A network whose sizes are not published is returned alone.
 
     `settings` are the contents of `config.json`, or None without one. `request` has the user's
-    options about the checkpoint. **Raises** `MappingError` if the file holds several networks and
-    the user selected none of them with `take`.
+    options about the checkpoint, or is None for the defaults.
+
+    **Raises** `MappingError` if `take` selects none or several of the networks in the file, or if
+    it is empty and none of several networks is the averaged copy of another.
     """
     request = request or GivenCheckpoint(checkpoint.path)
     names = {file.path.name for file in checkpoint.files}
@@ -300,8 +306,11 @@ def summarize_checkpoint(request: GivenCheckpoint) -> Inspection:
 
 
 def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
-    """Return in words where the rotary periods of a network come from: the file, a computation in
-    float32, or `none`."""
+    """Return in words where the rotary periods of a network come from.
+
+    They are `the file's own`, `none, so computed in float32`, or `none` for a network without
+    rotary positions.
+    """
     rotary = [rule for rule in naming.rules if ROTARY in rule.target]
     if any(ROTARY in (naming.leaf(key) or "") for key in checkpoint.tensors):
         return "the file's own"

@@ -144,12 +144,12 @@ def find_models_with_other_licences(
 
 
 def with_leaf_names(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint in which all tensors have names.
+    """Return a checkpoint with names in place of the numbers of an Equinox file's tensors.
 
-    The tensors of an Equinox file, which are numbered, get the paths of the leaves of the published
-    model with these shapes. If no model has these shapes, the file is returned as it is. In other
-    files a temperature that is stored in the settings becomes a tensor. A view, which has a naming
-    already, is returned as it is.
+    The names are the paths of the leaves of the first published model whose leaves have these
+    shapes in this order. If there is none, the checkpoint is returned unchanged. For other files
+    the result is that of `add_temperature_tensor`. A view, which has a naming already, is returned
+    unchanged.
     """
     if checkpoint.naming is not None:
         return checkpoint
@@ -171,7 +171,10 @@ def with_leaf_names(checkpoint: Checkpoint) -> Checkpoint:
 
 def known_namings() -> list[Naming]:
     """Return the namings of all publishers, for files and for networks in memory, without
-    duplicates."""
+    duplicates.
+
+    The paths of the zoo's own leaves are not among them.
+    """
     readable = (published for entry in MODELS.values() for published in entry.readable_namings[:-1])
     return [*dict.fromkeys(published.naming for published in readable)]
 
@@ -217,9 +220,11 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
     """Return the part of a checkpoint that is the model's network, and the naming in which its
     names were read.
 
-    If no part fits exactly, return the part that knows most names, whose differences the caller
-    reports. **Raises** `MappingError` if the checkpoint fits another model, or lacks the classifier
-    of this one.
+    If no part fits exactly, return the nearest of the model's namings and the part that was read in
+    it. The caller reports how its tensors differ.
+
+    **Raises** `MappingError` if the checkpoint fits another model, lacks the classifier of this
+    one, or holds several networks of which none is the averaged copy.
     """
     same_naming = [
         published for published in entry.readable_namings if published.naming == checkpoint.naming

@@ -251,10 +251,10 @@ def find_nearest_misfits(
     """Return the published networks that differ in the fewest tensors from a part of a checkpoint,
     at most three.
 
-    Only networks whose naming knows at least half of the names of the part are compared. Of several
-    networks with the same differences one is returned. If a network of the model type in the
-    settings is among the nearest, it is returned alone. The result is empty if no network is
-    similar.
+    All of them differ in the same number of tensors, which may be 0. Only networks whose naming
+    knows at least half of the names of the part are compared. Of several networks with the same
+    differences one is returned. If a network of the model type in the settings is among the
+    nearest, it is returned alone. The result is empty if no network is similar.
 
     **Arguments:**
 
@@ -340,8 +340,8 @@ def _compare_names(published: PublishedNaming, view: Checkpoint) -> Reasons:
     """Compare the tensor names of a part with those of a published network. Shapes and block
     numbers are not compared.
 
-    **Returns** the names that the part lacks and the names that the network does not have, by
-    reason.
+    **Returns** the names that the part lacks (`missing`) and the names that the network does not
+    have (`unexpected`). Of missing names that differ in numbers only, one is returned.
     """
     naming, shapes = published.naming, model_shapes(published.config)
     named_shapes = {path: shape for path, shape in shapes.items() if naming.has_leaf(path)}
@@ -388,8 +388,12 @@ class SiblingShapes:
         return numbers
 
     def find(self, leaf: str) -> Shape | None:
-        """Return the shape of the leaf with this path, or None if neither the file nor another of
-        its blocks has it."""
+        """Return the shape of the leaf with this path, or None if it cannot be determined.
+
+        It is the shape in the file, or else the shape of the same leaf in another block. Learned
+        positions that the file lacks have the number of the published network and the width of the
+        patch embedding, or width 0 if the file lacks that too.
+        """
         if (shape := self.read_shape(leaf)) is not None:
             return shape
         if leaf.endswith(POSITIONS) and self.positions is not None:

@@ -24,8 +24,9 @@ def find_entry(name: str | None, choice: WeightsChoice) -> tuple[ModelInfo, Weig
     """Return the registry entry of the model to load, and its weights.
 
     With a model name and a user's checkpoint, the entry describes the network of the checkpoint,
-    which may have other classes or sizes. With None or the name of a family in place of a model
-    name, the network is identified from the checkpoint. A user's checkpoint is returned open.
+    which may have other classes or sizes. With None, the name of a family or the user's own name
+    (`choice.name`) in place of a model name, the network is identified from the checkpoint. A
+    user's checkpoint is returned open. Other weights are returned unchanged.
 
     **Raises** a `ZooError` or a `WeightsError` if the name is unknown, if there is neither a name
     nor a checkpoint, or if the checkpoint cannot be used.

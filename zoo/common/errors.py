@@ -42,7 +42,8 @@ def first_line(error: BaseException) -> str:
     """Return the first line of the message of an exception that another library raised.
 
     If the message is empty, return the name of the exception's class. Characters that are not
-    printable are replaced by `?`. A line of more than 300 characters is cut there and ends in `…`.
+    printable are replaced by `?`. A line of more than 300 characters is cut to its first 300,
+    followed by ` …`.
     """
     text = str(error).strip().splitlines()
     return printable_line(text[0] if text else type(error).__name__)
@@ -51,7 +52,7 @@ def first_line(error: BaseException) -> str:
 def printable_line(line: str) -> str:
     """Return a line of text in which `?` replaces each character that is not printable.
 
-    A line of more than 300 characters is cut there and ends in `…`.
+    A line of more than 300 characters is cut to its first 300, followed by ` …`.
     """
     printable = "".join(c if c.isprintable() else "?" for c in line)
     return printable if len(printable) <= 300 else f"{printable[:300]} …"

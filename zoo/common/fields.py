@@ -69,8 +69,8 @@ Size = Annotated[tuple[Side, Side], AfterValidator(check_pixels)]
 def without_controls(text: str) -> str:
     r"""Return the text with an escape, such as `\x1b`, in place of each invisible character.
 
-    Invisible characters are control characters, line separators, marks that change the direction of
-    text, and surrogates.
+    Invisible characters are control characters (also line breaks and tabs), line separators, marks
+    that change the direction of text, and surrogates.
     """
     return INVISIBLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
@@ -78,7 +78,8 @@ def without_controls(text: str) -> str:
 def first_fault(error: ValidationError) -> str:
     """Return the first error that pydantic found, in words that complete "FILE cannot be used: …".
 
-    Examples are "`size` is missing" and "it is no JSON (…)".
+    Examples are "`size` is missing" and "it is no JSON (…)". The message of a validator of this
+    package is returned unchanged.
     """
     first = error.errors(include_url=False)[0]
     context = first.get("ctx", {})
@@ -97,6 +98,10 @@ def first_fault(error: ValidationError) -> str:
 
 
 class Model(BaseModel):
-    """Base class of immutable records that pydantic validates when they are created."""
+    """Base class of immutable records that pydantic validates when they are created.
+
+    Values are not converted to the types of the fields: a value of another type is an error, as are
+    infinities and NaN.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)

@@ -60,8 +60,13 @@ def write_golden(path: Path, golden: Golden) -> None:
 def read_golden(path: Path) -> Golden:
     """Read a golden file.
 
-    **Raises** `BadFile` if the file is missing or damaged, has no inputs or no outputs, or has an
-    input with an unexpected number of axes.
+    If the header lists the inputs, all other arrays are outputs. Otherwise the inputs are the
+    arrays with names in `INPUT_RANKS`. `model`, `reference` and `weights_sha256` are empty if the
+    header lacks them.
+
+    **Raises** `BadFile` if the file is missing or damaged, or has no inputs or no outputs. It is
+    also raised if an input is a scalar, or, without a list in the header, if an input has another
+    number of axes than in `INPUT_RANKS`.
     """
     if not path.is_file():
         raise BadFile(f"{path} is missing: name a golden file, or pull or build its folder again.")

@@ -65,7 +65,10 @@ class Option:
 
     @property
     def docstring_text(self) -> str:
-        """The description of the parameter for the docstring of a Python function."""
+        """The description of the parameter for the docstring of a Python function.
+
+        It is `in_python`, or else `help` with the default if that is given in words.
+        """
         if self.in_python:
             return self.in_python
         text = self.help.removesuffix(f" {SEVERAL}")
@@ -122,7 +125,9 @@ def documented(function: F) -> F:
 def read_size(text: str) -> tuple[int, int] | Literal["dynamic"]:
     """Return (height, width) from a text such as `224` or `256x384`, or `"dynamic"` from `dynamic`.
 
-    A single number is both height and width. **Raises** `BadRequest` for any other text.
+    A single number is both height and width. Numbers are positive and have at most six digits.
+
+    **Raises** `BadRequest` for any other text.
     """
     return "dynamic" if text == "dynamic" else read_sides(text, ", or `dynamic`")
 
@@ -130,8 +135,10 @@ def read_size(text: str) -> tuple[int, int] | Literal["dynamic"]:
 def read_sides(text: str, other_forms: str = "") -> tuple[int, int]:
     """Return (height, width) from a text such as `224` or `256x384`.
 
-    A single number is both height and width. `other_forms` is added to the allowed forms that the
-    error message lists. **Raises** `BadRequest` for any other text.
+    A single number is both height and width. Numbers are positive and have at most six digits.
+    `other_forms` is added to the allowed forms that the error message lists.
+
+    **Raises** `BadRequest` for any other text.
     """
     match = re.fullmatch(r"(\d{1,6})(?:x(\d{1,6}))?", text, re.ASCII)
     sides = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
@@ -186,7 +193,8 @@ FILE_OUT = Option("FILE", "The file to write.", command_line_type=Path)
 def weights_option(default: str | bool) -> Option:
     """Return the option for the source of weights: `auto`, `random`, or a checkpoint's path.
 
-    `default` is the text that `--help` shows as the default, or False to show none.
+    `default` is True to show the parameter's default in `--help`, False to hide it, or a text to
+    show in its place.
     """
     return Option(
         "auto|random|PATH",

@@ -95,21 +95,25 @@ def run_tasks(
 ) -> None:
     """Run all tasks in worker processes and pass each result to `handle_result`.
 
-    Tasks start in order, as soon as `can_start` allows. Results are handled as the tasks end.
+    Tasks start in order, as soon as `can_start` allows. A task that is tried again starts after the
+    task that waits. Results are handled in this process, in the order in which the tasks end.
 
     **Arguments**
 
-    - `tasks`: the tasks. The next one is read only when the previous one has started.
+    - `tasks`: the tasks, which must be hashable. The next one is read only when the previous one
+      has started.
     - `open_workers`: returns a context manager that starts the workers. It is called again if the
       workers no longer accept tasks.
     - `submit`: starts a task in the opened workers and returns its future.
-    - `can_start`: returns whether a task can start while the given tasks are running.
+    - `can_start`: returns whether a task can start while the given tasks are running. It must
+      return True if none are running.
     - `handle_result`: is called with each task and its result. The result is None if the worker
       died in every try.
     - `worker_errors`: the exceptions that mean that a worker died. The task is then tried again.
     - `max_attempts`: the maximum number of times that a task is tried.
 
-    Other exceptions of a task are raised.
+    Any other exception of a task is raised, after the context manager of the workers has ended. The
+    remaining tasks are not started.
     """
     remaining, waiting, failures = iter(tasks), deque[Task](), Counter[Task]()
     waiting.extend(islice(remaining, 1))

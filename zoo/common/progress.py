@@ -92,7 +92,10 @@ class LogProgress:
         self.started_at = self.shown_at = time.monotonic()
 
     def step(self, size: int) -> None:
-        """Record that `size` more bytes are done. Print the progress at most every ten seconds."""
+        """Record that `size` more bytes are done.
+
+        The progress is printed at most every ten seconds, and only if the stage has a known size.
+        """
         self.completed += size
         now = time.monotonic()
         if self.total is not None and now - self.shown_at >= self.PAUSE:
@@ -132,7 +135,7 @@ class CellProgress:
         self._update_line()
 
     def step(self, size: int) -> None:
-        """Record that `size` more bytes of the stage are done, and show it."""
+        """Record that `size` more bytes of the stage are done, and update the line."""
         self.completed += size
         self._update_line()
 
@@ -141,7 +144,10 @@ class CellProgress:
         print_stdout(text)
 
     def _update_line(self) -> None:
-        """Show the current stage and its progress, at most five times a second."""
+        """Show the current stage and its progress, at most five times a second.
+
+        A call that comes earlier changes nothing. The progress is shown if the size is known.
+        """
         now = time.monotonic()
         if now - self.shown_at < self.PAUSE:
             return
@@ -170,7 +176,10 @@ class TerminalProgress:
         self.rich.reset(self.task, description=printable(text), total=total, moved="")
 
     def step(self, size: int) -> None:
-        """Record that `size` more bytes of the stage are done, and show the speed."""
+        """Record that `size` more bytes of the stage are done.
+
+        The number of megabytes and the speed are shown if the size of the stage is known.
+        """
         self.rich.advance(self.task, size)
         task = self.rich.tasks[0]
         if task.total is not None:

@@ -85,8 +85,8 @@ def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -
     each node. `level` is the optimization level of ONNX Runtime. Use `open_session` if JAX must not
     be imported.
 
-    **Raises** one of `ERRORS` if the model does not load, and `BadRequest` if the provider cannot
-    start, for example because there is no device.
+    **Raises** one of `ERRORS` if the model does not load, `OSError` if a path is no regular file,
+    and `BadRequest` if the provider cannot start, for example because there is no device.
     """
     if isinstance(model, Path):
         _check_file(model)
@@ -99,9 +99,10 @@ def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -
 
 
 def lower_sessions(model: Path | ir.Model, provider: str = CPU) -> Iterator[tuple[Level, Session]]:
-    """Yield the optimization levels below the highest one, each with a session at that level.
+    """Yield each optimization level below the highest one, with a session at that level.
 
-    Yield nothing for a model whose tensors are in a sidecar, which has one level only.
+    The lowest level comes first. Yield nothing for a model whose tensors are in a separate file,
+    because it is run at one level only.
     """
     # JAX is imported only where a model is verified.
     from converter.verify.sessions import levels
@@ -121,11 +122,13 @@ def open_session(
 
     **Arguments**
 
-    - `providers`: the execution providers to use. There is no fallback to others.
+    - `providers`: the execution providers to use, the preferred one first. If one of them does not
+      start, ONNX Runtime may leave it out; `check_started` detects this.
     - `threads`: the number of threads for one operator. 0 means the number of cores.
     - `settings`: configuration entries of the session, by ONNX Runtime's keys.
 
-    **Raises** one of `ERRORS`.
+    **Raises** one of `ERRORS` if the model does not load, and `OSError` if a path is no regular
+    file.
     """
     if isinstance(model, Path):
         _check_file(model)
@@ -163,7 +166,7 @@ def check_started(opened_session: Session, provider: str) -> None:
 
 
 def read_placement(opened_session: Session) -> dict[str, Counter[str]] | None:
-    """Return how often each operator runs on each provider, as `{provider: {operator: number}}`.
+    """Return the number of nodes by provider and operator, as `{provider: {operator: number}}`.
 
     `opened_session` must come from `session`, which asks ONNX Runtime to record this. Return None
     for ONNX Runtime before 1.24, which cannot record it.

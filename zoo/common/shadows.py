@@ -20,7 +20,7 @@ PROGRAMS = ("-m", "zoo")
 def _shadowing_message() -> str | None:
     """Return an error message if Python would import `converter` or `weights` from elsewhere.
 
-    Return None if both are found in the folder in which `zoo` is installed.
+    Return None if each of them is in the folder in which `zoo` is installed, or is not found.
     """
     for name in ("converter", "weights"):
         spec = find_spec(name)

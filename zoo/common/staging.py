@@ -74,10 +74,10 @@ def staged(folder: Path) -> Generator[Path]:
 def replacing(path: Path) -> Generator[Path]:
     """Yield a temporary path for a new file. When the `with` block ends, move the file to `path`.
 
-    An existing file at `path` is replaced. If the block raises an exception, the new file is
-    removed and `path` is not changed.
+    The folder of `path` is created if it does not exist. An existing file at `path` is replaced. If
+    the block raises an exception, the new file is removed and `path` is not changed.
 
-    **Raises** `BadOutput` if the file cannot be written.
+    **Raises** `BadOutput` in place of any `OSError` of the block or of the move.
     """
     with staged(path.parent) as stage, report_write_errors(path):
         yield stage / path.name
@@ -201,7 +201,8 @@ def sidecar_path(model_file: Path) -> Path:
 def find_links(folder: Path, name: str) -> list[Path]:
     """Return the symbolic links among a file and its parent folders below `folder`.
 
-    `name` is the file's path relative to `folder`. `folder` itself is not examined.
+    `name` is the file's path relative to `folder`. `folder` itself is not examined. The file comes
+    first, then its parent folders from the innermost.
     """
     parts = (Path(name), *Path(name).parents[:-1])
     return [path for part in parts if (path := folder / part).is_symlink()]
@@ -210,9 +211,9 @@ def find_links(folder: Path, name: str) -> list[Path]:
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
     """Check that the folders between `folder` and its files are not symbolic links.
 
-    `names` are the files' paths relative to `folder`. The files themselves may be links.
+    `names` are the files' paths relative to `folder`. `folder` and the files may be links.
 
-    **Raises** `BadOutput` for the first link.
+    **Raises** `BadOutput` if one of the folders is a link.
     """
     for parent in {str(Path(name).parent) for name in names} - {"."}:
         if linked := find_links(folder, parent):
@@ -241,8 +242,8 @@ def delay_signals() -> Generator[None]:
 def replace_folder(new: Path, folder: Path) -> None:
     """Move the folder `new` to the path `folder` and delete the folder that was there.
 
-    If the move fails, the previous folder is kept. If the process is killed between the two
-    renames, `restore_folder` restores the previous folder.
+    If the move fails, the previous folder is moved back and the `OSError` is raised. If the process
+    is killed between the two renames, a call of `restore_folder` restores the previous folder.
     """
     moved_folder = _previous_folder_path(folder)
     shutil.rmtree(moved_folder, ignore_errors=True)
@@ -275,7 +276,7 @@ def move_staged_files(stage: Path, folder: Path, names: Sequence[str], last_name
 
     **Arguments**
 
-    - `names`: the files' paths relative to both folders.
+    - `names`: the files' paths relative to both folders. Their subfolders must exist in `folder`.
     - `last_name`: the member of `names` without which a folder is not read, such as the manifest.
 
     The existing file `last_name` is removed first and the new one is moved last, so that an

@@ -16,17 +16,20 @@ from weights.printable import printable, with_escapes
 
 
 def print_stdout(text: str = "", file: TextIO | None = None, end: str = "\n") -> None:
-    """Print a text to stdout, or to `file`, with escapes in place of control characters."""
+    """Print a text to stdout, or to `file`, with escapes in place of unprintable characters.
+
+    Line breaks and tabs are printed.
+    """
     print(printable(text), file=file or sys.stdout, end=end, flush=True)
 
 
 def print_stderr(text: str) -> None:
-    """Print a text to stderr, with escapes in place of control characters."""
+    """Print a text to stderr, with escapes in place of unprintable characters."""
     print_stdout(text, sys.stderr)
 
 
 def print_json_stdout(value: object, default: Callable[[object], object]) -> None:
-    """Print a value to stdout as indented JSON, with escapes in place of control characters.
+    """Print a value to stdout as indented JSON, with escapes in place of unprintable characters.
 
     `default` converts values that JSON cannot represent, as for `json.dumps`.
     """
@@ -57,6 +60,10 @@ def _tolerant_stream(stream: TextIO | None) -> TextIO:
 
 
 def redirect_to_null_device(stream: TextIO) -> None:
-    """Redirect a stream whose reader has ended to the null device, so that flushing cannot fail."""
+    """Redirect the file descriptor of a stream to the null device, in place.
+
+    Use it if the process that reads the stream from a pipe has ended, so that a later flush does
+    not fail.
+    """
     with Path(os.devnull).open("w", encoding="utf-8") as null_device:
         os.dup2(null_device.fileno(), stream.fileno())

@@ -20,7 +20,7 @@ def run_catching_errors(model: str, make_outcome: Callable[[], Outcome]) -> Outc
     """Call `make_outcome` for a model, and return its outcome with the duration in seconds.
 
     A `ZooError` or `WeightsError` does not leave this function. It becomes the `error` of the
-    outcome.
+    outcome. Other exceptions are raised. JAX's compiled functions are discarded in any case.
     """
     start = time.monotonic()
     try:
@@ -36,7 +36,8 @@ def run_catching_errors(model: str, make_outcome: Callable[[], Outcome]) -> Outc
 def export_models(jobs: Sequence[tuple[ModelInfo, Options]], progress: Progress) -> list[Outcome]:
     """Export each model with its options, one after the other, and return an outcome for each.
 
-    An error of one model is part of its outcome and does not stop the others.
+    A `ZooError` or `WeightsError` of one model, also about its options, is part of its outcome and
+    does not stop the others.
     """
 
     def export(number: int, entry: ModelInfo, options: Options) -> Outcome:

@@ -45,9 +45,10 @@ may reverse their order."""
 def choose_candidate(candidates: Mapping[Ranging, RangedFile], min_cosine: float) -> Ranging:
     """Return the fastest of several int8 files that were measured, if its outputs are exact enough.
 
-    Exact enough means that the cosine with the float32 outputs is at least `min_cosine`. Among
-    files that are about equally fast, choose the one with the largest cosine. If no file is exact
-    enough, return the one with the largest cosine of all. A cosine of None counts as -1.
+    Exact enough means that the cosine with the float32 outputs is at least `min_cosine`. Among the
+    exact files that take at most `EQUAL_SPEED_RATIO` times as long as the fastest, choose the one
+    with the largest cosine. If no file is exact enough, return the one with the largest cosine of
+    all. A cosine of None counts as -1. `candidates` must not be empty.
     """
 
     def cosine_of(method: Ranging) -> float:
@@ -91,9 +92,9 @@ def write_with_ranges(
         source: the float32 file.
         target: the path to write to.
         ranges: range of the activation that each matrix is multiplied by, by the name of the
-            matrix.
+            matrix. Every matrix that `find_products` finds must have one.
         means: channel means of these activations after `smooth_activations`, by the name of the
-            matrix.
+            matrix. Every such matrix must have them.
         on_write: callback that receives the bytes as they are written.
         runtime: name of the target runtime, whose quirks are avoided.
     """
@@ -135,7 +136,9 @@ class Calibrator:
 
         The keys are the names of the matrices that the activations are multiplied by. The
         statistics are of the model after `smooth_activations` has moved outlier scales into the
-        matrices.
+        matrices. The file is not changed.
+
+        **Raises** `BadRequest` if an activation is NaN or infinite.
         """
         paths, model = self.pictures.calibration_paths, load_with_types(source)
         smooth_activations(model)
@@ -189,7 +192,8 @@ def write_best_int8(
     - `progress`: reports progress.
 
     **Returns** the measurements of all methods, and the digests of the file that was kept and its
-    sidecar. **Raises** `BadRequest` if an activation is NaN or infinite on the pictures.
+    sidecar. The other files are deleted. **Raises** `BadRequest` if an activation is NaN or
+    infinite on the pictures.
     """
     statistics = calibrator.measure_activations(source, progress)
     means = {name: activation.means for name, activation in statistics.items()}
@@ -229,7 +233,8 @@ def measure_candidates(
     """Compare int8 files with their float32 file on the held-out pictures, and measure their speed.
 
     **Returns** for each method the smallest cosine of any output of any batch (None if it is NaN),
-    and the time relative to the float32 file.
+    and the speed on the first batch: the median time, and the float32 file's median time divided by
+    it.
     """
     float32_session, sessions = (
         session(source),

@@ -25,10 +25,11 @@ BUILD_LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 
 
 def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenance) -> Manifest:
-    """Return a manifest without files, with the facts that all files of an export share.
+    """Return a manifest without files and variants, with the facts that all files of an export
+    share.
 
-    These are the model, its licence and preprocessing, the inputs and outputs, the origin of the
-    weights, and the versions of the tools.
+    Its `complete` is false. The facts are the model, its licence and preprocessing, the inputs and
+    outputs, the origin of the weights, and the versions of the tools.
     """
     preprocessing = entry.preprocessing.with_size(signature.size or entry.preprocessing.size)
     return Manifest(
@@ -139,7 +140,10 @@ def _describe_tensor(value: ir.Value) -> Tensor:
 
 
 def tool_versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that make the files, by name."""
+    """Return the versions of this package, of Python and of `BUILD_LIBRARIES`, by name.
+
+    Libraries that are not installed are left out.
+    """
     return {
         "jax-onnx-zoo": __version__,
         "python": platform.python_version(),

@@ -32,7 +32,8 @@ class Outcome:
 
     Arguments:
         model: name of the model.
-        manifests: manifests of the files that were written or existed already.
+        manifests: manifests of the files, also of those that failed their verification, or the
+            manifest of the folder that was built.
         built: names of the files, or of a folder's variants, that were published.
         already_there: names of files or variants that existed already and were kept.
         failed: names of files or variants that failed their verification and were not published.
@@ -70,7 +71,8 @@ def export_model(
     """Write and verify the files of a plan, and publish each with its own manifest.
 
     A file that fails its verification is not published, unless the plan accepts inexact files of
-    low precision.
+    low precision. A published file replaces an earlier one. The outcome has the manifests of all
+    files in the order of the plan, also of those that failed.
 
     **Arguments:**
 
@@ -119,7 +121,11 @@ def describe_file(plan: Plan, file: ExportedFile, provenance: Provenance) -> Man
 
 
 def _move_to_target(file: ExportedFile, manifest: Manifest, target: Path) -> None:
-    """Write the manifest beside the staged file, and move both to the path `target`."""
+    """Write the manifest beside the staged file, and move both and the sidecar to the path
+    `target`.
+
+    Earlier files there are replaced. **Raises** `BadOutput` if they cannot be written.
+    """
     with report_write_errors(target):
         write_text(manifest_path(file.path), to_text(manifest))
         replace_export(file.path.parent, target)

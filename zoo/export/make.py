@@ -112,8 +112,8 @@ class Production:
         """Write all files that `specs` describes, then verify them one by one and yield each.
 
         All files are written before the first is verified, because a thread computes the samples in
-        JAX meanwhile. They are yielded in the order of their opsets. The float32 file of an opset,
-        from which its other files are made, is the last one of the opset.
+        JAX meanwhile. They are yielded in the order of their opsets. The float32 file of an opset
+        comes last in it, if `specs` has one.
         """
         in_order = sorted(specs, key=lambda spec: (spec.opset, spec.precision == "fp32"))
         exports = {
@@ -133,9 +133,9 @@ class Production:
         """Write all files of one opset to the staged folder, and return the JAX export that they
         come from.
 
-        The float32 file is written first, even if it is not requested, and the other precisions are
-        made from it. Files have their final names, because a model contains the name of its
-        sidecar.
+        The float32 file is written first, and the other precisions are made from it. If it is not
+        requested, it is deleted at the end. Files have their final names, because a model contains
+        the name of its sidecar.
         """
         options, progress = self.options, self.progress
         float32_name = next((spec.name for spec in specs if spec.precision == "fp32"), None)
@@ -202,7 +202,8 @@ class Production:
             converter.save(joined, file, on_write=on_write)
 
     def describe_untaken_sides(self, export: converter.Export) -> tuple[str, ...]:
-        """Return a sentence for each branch of the exported network that no sample reaches.
+        """Return a sentence for each branch, and each side of an index bound, that no sample
+        reaches.
 
         The result is empty if the files are not verified.
         """
@@ -222,7 +223,8 @@ class Production:
 
         - `spec`: description of the file.
         - `export`: the JAX export that the file comes from.
-        - `describe_untaken_sides`: sentences about branches that no sample reaches.
+        - `untaken`: sentences about branches and sides of index bounds that no sample reaches, for
+          the verification. They are ignored if verification is off.
         """
         file, traits = self.stage / spec.name, PRECISIONS[spec.precision]
         verification = session = oldest = None
@@ -366,7 +368,8 @@ def name_open_dimensions(graph: ir.Graph, stride: int) -> None:
 
     The trace calls the grid of patches `h` x `w`. If the patch size (`stride`) is 16, `16*h`
     becomes `height`, `h` becomes `grid_height`, and `4*h` in a map of finer patches becomes
-    `height/4`. Numbers of tokens such as `h*w + 5` become `sequence_length`.
+    `height/4`. Numbers of tokens such as `h*w + 5` become `sequence_length`, further ones
+    `sequence_length_1` and so on. The names of batches are kept.
     """
     names = {batch: batch for batch in (BATCH_NAME, *SEPARATE_BATCH_NAMES.values())}
     names |= {"h": "grid_height", "w": "grid_width"}

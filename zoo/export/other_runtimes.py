@@ -35,8 +35,9 @@ INTERPRETERS = ("bin/python", "Scripts/python.exe")
 def find_minimum_runtime(file: Path, sample: Sample, limit: Limit) -> str:
     """Return the oldest version of ONNX Runtime in which the outputs of a file are within a limit.
 
-    The versions of the environments in `ZOO_ONNXRUNTIMES` are tried on one sample. The caller has
-    verified the file in this process's version, which is returned if no older version passes.
+    The versions of the environments in `ZOO_ONNXRUNTIMES` are tried on one sample. A version
+    between the result and this process's may fail. The caller has verified the file in this
+    process's version, which is returned if no older version passes.
     """
     oldest = runtime.RELEASE
     for version, python in find_runtimes(os.environ.get(ENVIRONMENTS, "")).items():

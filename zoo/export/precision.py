@@ -71,7 +71,8 @@ def write_lower_precision(
 def load_with_types(source: Path) -> ir.Model:
     """Return the model in an ONNX file, with types for all values.
 
-    Files for some runtimes do not state the types of intermediate values. They are inferred then.
+    Files for some runtimes do not state the types of intermediate values. If no value has a type,
+    types and shapes are inferred.
     """
     model = ir.load(source)
     inner = [v for node in model.graph for v in node.outputs if not v.is_graph_output()]
@@ -81,7 +82,7 @@ def load_with_types(source: Path) -> ir.Model:
 
 
 def find_float16_overflows(model: ir.Model, inputs: Sequence[NDArray[Any]]) -> list[str]:
-    """Return the names of the values and initializers that may be too large for float16.
+    """Return the names of the float32 values and initializers that may be too large for float16.
 
     The model runs once on `inputs`. A value is too large if its largest magnitude exceeds
     `MAX_FLOAT16_PEAK` or is NaN. The model is changed in place: its outputs are replaced.

@@ -39,7 +39,8 @@ class Limit:
     def find_worst(self, comparisons: Sequence[Comparison]) -> Comparison:
         """Return the comparison with the largest error, or for `cosine` the smallest similarity.
 
-        A comparison whose error is NaN or infinite counts as the worst.
+        A comparison whose error is NaN or infinite counts as the worst. `comparisons` must not be
+        empty.
         """
         sign = -1 if self.measure == "cosine" else 1
 

@@ -267,8 +267,8 @@ def read_calibration(options: Options) -> PictureFolder | None:
 
 
 def read_opsets(options: Options, runtime: "Runtime") -> tuple[int, ...]:
-    """Return the requested opsets without duplicates. If none is requested, return the target's
-    default opset alone.
+    """Return the requested opsets without duplicates, in the order of the request. If none is
+    requested, return the target's default opset alone.
 
     **Raises** `BadRequest` for an opset that the target does not support.
     """

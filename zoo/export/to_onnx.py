@@ -43,8 +43,8 @@ def to_onnx(
     or extended: an Equinox module of your own that holds one network of the zoo, takes one image
     `[3, height, width]` and returns arrays, in any tuple or dictionary. Initializers have the paths
     of the leaves as names, and outputs the names of fields or keys (`logits`; `output_0` without
-    one). Parameters of other floating-point types are exported as float32, which holds their
-    values.
+    one). Parameters of every floating-point type are exported as float32, to which float64 is
+    rounded.
 
     **Arguments:**
 
@@ -57,11 +57,12 @@ def to_onnx(
 
     **Raises** `BadRequest` for an argument that is not valid, `BadOutput` if the path cannot be
     written, and `NotVerified` if the file differs too much from JAX. Nothing is written then.
+    Parameters with NaN or infinite values lead to a Python warning.
 
     >>> model = zoo.from_pretrained("dinov3_vits16")
     >>> head = eqx.nn.Linear(384, 10, key=jax.random.key(0))
     >>> model = eqx.tree_at(lambda m: m.head, model, head, is_leaf=lambda leaf: leaf is None)
-    >>> zoo.to_onnx(model, "classifier.onnx").only.outputs[-1].name
+    >>> zoo.to_onnx(model, "classifier.onnx").only_variant.outputs[-1].name
     'logits'
     """
     from zoo.export.exporter import export_model

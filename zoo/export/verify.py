@@ -214,11 +214,12 @@ def steer_samples(
     signature: Signature,
     inputs: Sequence[Inputs],
 ) -> Sequence[Inputs]:
-    """Change integers in some inputs, so that the inputs together reach every branch of the network
-    and both sides of its index bounds.
+    """Return inputs in which some integers are changed, so that the inputs together reach every
+    branch of the network and both sides of its index bounds.
 
     Examples are a token below zero and one beyond the vocabulary. Sides for which no inputs are
-    found stay unreached. The samples of a network without integer inputs are returned unchanged.
+    found stay unreached. The given arrays are not changed. Inputs without integers are returned
+    unchanged. The other arguments are those of `plan_samples`.
     """
     if not any(array.dtype.kind in "iu" for array in inputs[0].values()):
         return inputs
@@ -259,8 +260,10 @@ def perturb_inputs(inputs: Inputs) -> Iterator[list[NDArray[Any]]]:
 def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int, tuple[int, int]]]:
     """Return the batch size and the (height, width) of every sample to verify a file with.
 
-    If the batch or the image size is open, several values are tried. A network of texts alone has
-    (0, 0) in place of height and width.
+    With an open image size there is a sample for each of `SIZE_FACTORS`. Otherwise there is one for
+    each of `SAMPLE_BATCHES` if the batch is open, `IMAGE_SIZES` samples for a file that takes
+    images in uint8, and one for any other file. A network of texts alone has (0, 0) in place of
+    height and width.
     """
     sizes = IMAGE_SIZES if signature.input == "uint8" else 1
     batches = SAMPLE_BATCHES if signature.batch is None else (signature.batch,) * sizes
@@ -312,7 +315,9 @@ def verify_file(
     """Compare the outputs of an ONNX file in ONNX Runtime with float32 in JAX, on all samples.
 
     The first sample runs at every optimization level, and at the end once more at the highest
-    level, because uninitialized memory that a kernel reads differs between runs.
+    level, because uninitialized memory that a kernel reads differs between runs. Of these runs, the
+    one with the largest error of an output is recorded. An output that is NaN or infinite in JAX
+    fails.
 
     In a file that takes images the `pixel_values` are compared too, with the limit of float32. An
     error of one level of 8 bits is at least 0.004 there, but may be small in the outputs.
@@ -326,6 +331,8 @@ def verify_file(
         open_session: function that returns a session of the file at the highest level. It is
             called when the sessions of lower levels, which need as much memory, are closed. By
             default a session is opened.
+
+    **Raises** one of `runtime.ERRORS` if the file does not load or run.
     """
     takes_images = any(sample.images is not None for sample in samples)
     inner_comparisons = _compare_pixel_values(file, samples, provider) if takes_images else []
@@ -354,8 +361,8 @@ def verify_file(
 
 
 def _worst_comparison(comparisons: Sequence[Comparison], limit: Limit) -> Comparison:
-    """Return the comparison with the largest error. Its `excused` share is the largest of all
-    comparisons."""
+    """Return the comparison with the largest error, with the largest `excused` share of all
+    comparisons in place of its own."""
     worst, largest_share = (
         limit.find_worst(comparisons),
         max(comparison.excused for comparison in comparisons),
@@ -420,7 +427,8 @@ def _compare_samples(
     """Run each sample in a session, and yield the comparison of each output with JAX.
 
     A session whose only output is `pixel_values` is compared with the inputs of the network
-    instead. `level` is the optimization level of the session.
+    instead. The errors of an output that is NaN or infinite in JAX are None, which no limit allows.
+    `level` is the optimization level of the session.
     """
     names = [output.name for output in session.get_outputs()]
     for sample in samples:

@@ -57,7 +57,10 @@ class ProductTimes:
 
 
 def product_tasks(products: Products, threads: int) -> dict[Key, Task]:
-    """Return a task that runs each matrix product alone, and one for an empty call."""
+    """Return a task for each matrix product, which runs it alone, and one for `EMPTY_CALL`.
+
+    The keys are the products.
+    """
     return {product: _product_task(product, threads) for product in (EMPTY_CALL, *products.counts)}
 
 
@@ -159,7 +162,10 @@ class MeasuredModel:
     footprint: Footprint | None
 
     def percentile(self, share: float) -> float:
-        """Return the time in seconds that `share` percent of the runs do not exceed."""
+        """Return the time in seconds that `share` percent of the runs do not exceed.
+
+        `share` is from 0 to 100.
+        """
         return float(np.percentile(self.times, share))
 
     @property

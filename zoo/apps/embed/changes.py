@@ -34,9 +34,12 @@ from dataset group by 1, 2, 3
 class Changes:
     """The pictures of the sources, compared with the rows of a dataset before a run.
 
+    The stamp of a picture is the size, time and mode of its file. All pictures of an archive have
+    the stamp of the archive, and are compared as one.
+
     - `size`: the largest number of pictures of a chunk.
-    - `changed`: a table of the pictures whose stamp differs from that of their row, or that have
-      no row.
+    - `changed`: a table (columns `STAMPED`) of the pictures whose stamp differs from that of their
+      row, or that have no row.
     - `has_new`, `has_missing`: whether there are pictures without rows, and rows without pictures.
     - `passed`: the number of files that are no pictures, by the ending of their names.
     """
@@ -96,9 +99,10 @@ class Changes:
         return pc.sum(missing["readable"]).as_py() or 0, conditions
 
     def _read_known(self, table: LanceDataset) -> pa.Table:
-        """Return the pictures that have rows, with the number of their rows without an error.
+        """Return a table of the pictures that have rows: `STAMPED`, and `readable`, the number of
+        their rows without an error.
 
-        Paths of archives that are no sources any more are appended to `paths`.
+        Paths of archives that are no sources any more are appended to `self.paths`.
         """
         folders = [quoted(source.path) for source in self.sources if not source.is_archive]
         query = KNOWN_PICTURES.format(folders=", ".join(folders or ["null"]))
@@ -110,7 +114,7 @@ class Changes:
         return known.set_column(0, "source", pc.index_in(known["source"], pa.array(self.paths)))
 
     def _list_pictures(self) -> pa.Table:
-        """Return the pictures of the sources, and count other files in `passed`."""
+        """Return a table of the pictures of the sources, and count other files in `passed`."""
         schema = pa.schema([("source", pa.int32()), ("unit", pa.string()), ("stamp", pa.string())])
         batches = []
         for index, source in enumerate(self.sources):
@@ -123,7 +127,10 @@ class Changes:
 
 
 def _list_units(source: StatedSource, passed: Counter[str]) -> Iterator[StampedName]:
-    """Yield the key and stamp of each picture of a source, or twice the stamp of an archive."""
+    """Yield the key and stamp of each picture of a source. An archive yields (stamp, stamp).
+
+    The stamp of a picture whose name is no UTF-8 is `NO_TEXT`. Other files are counted in `passed`.
+    """
     if source.is_archive:
         stamp = file_stamp(source.path)
         yield stamp, stamp
@@ -134,7 +141,8 @@ def _list_units(source: StatedSource, passed: Counter[str]) -> Iterator[StampedN
 
 
 def _subtract(pictures: pa.Table, others: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the pictures that differ from all others in at least one of the columns."""
+    """Return the rows of `pictures` whose values in these columns are those of no row of
+    `others`."""
 
     def join_columns(table: pa.Table) -> pa.ChunkedArray:
         texts = (pc.cast(table[name], pa.string()) for name in columns)

@@ -55,7 +55,8 @@ Task = Chunk | int
 class PendingRow:
     """The values of a row by column, some of which may not be computed yet.
 
-    - `feeds`: the arrays for the network; None if the picture cannot be read or is unchanged.
+    - `feeds`: the arrays for the network; None if the picture cannot be read or is unchanged, and
+      after the network has run.
     - `offset`: the offset of the row that has the same bytes, which is copied. None for others.
     """
 
@@ -72,11 +73,12 @@ class PendingRow:
 class ChunkWorker:
     """Worker that embeds chunks, with threads that all chunks in progress share.
 
-    There are two threads for each lane of the network: while some read and decode pictures, others
-    run the network. `report` is called with a number of pictures that are done, and the number of
-    those that were not only copied.
+    There are two threads for each run of the network that is possible at the same time
+    (`runner.lanes`): while some read and decode pictures, others run the network.
 
-    **Arguments:** `column` is the column of the dataset at `out` that gets the vectors.
+    **Arguments:** `column` is the column of the dataset at `out` that gets the vectors. `report` is
+    called by these threads with a number of pictures that are done, and the number of those that
+    were not only copied from their rows.
     """
 
     def __init__(
@@ -98,14 +100,16 @@ class ChunkWorker:
         self.pool = ThreadPoolExecutor(2 * runner.lanes)
 
     def stop(self) -> None:
-        """Abandon unfinished chunks and end the threads."""
+        """Abandon unfinished chunks and end the threads. A `run` in progress raises
+        `CancelledError`."""
         self.stopped = True
         self.pool.shutdown(cancel_futures=True)
 
     def run(self, task: Task) -> ChunkResult:
-        """Write the fragments of a chunk, or the vectors of a fragment. Nothing is committed.
+        """Write the rows of a chunk of pictures as fragments, or, for the id of a fragment, the
+        vectors of its rows.
 
-        **Raises** a `ZooError`.
+        Nothing is committed. **Raises** a `ZooError`.
         """
         return self._append_vectors(task) if isinstance(task, int) else self._embed_chunk(task)
 
@@ -129,7 +133,8 @@ class ChunkWorker:
     def _to_tables(
         self, rows: Sequence[PendingRow], table: LanceDataset | None
     ) -> Iterator[pa.Table]:
-        """Yield the rows of pictures, and the copies of rows of `table` with their new stamps."""
+        """Yield a table of the rows without an offset and, if there are others and a dataset
+        `table`, one with copies of its rows at these offsets, with new stamps."""
         yield self.columns.to_table([row.values for row in rows if row.offset is None])
         same = [row for row in rows if row.offset is not None]
         if same and table is not None:
@@ -178,7 +183,10 @@ class ChunkWorker:
     def _run_pieces(
         self, items: Iterator[Item], earlier: dict[str, Row], seconds: dict[str, float]
     ) -> Iterator[PendingRow]:
-        """Yield the finished row of each picture. Further pieces are in progress in the pool.
+        """Yield the finished row of each picture.
+
+        A piece is a number of pictures that one thread works on. Pieces are yielded in order, and
+        the rows within a piece in any order. Further pieces are in progress meanwhile.
 
         **Arguments:** `earlier` are rows of the dataset by key; a picture with the bytes of its
         row is not embedded. Processor time is added to `seconds`.
@@ -200,7 +208,10 @@ class ChunkWorker:
     def _run_piece(
         self, piece: Sequence[Item], earlier: dict[str, Row], seconds: dict[str, float]
     ) -> list[PendingRow]:
-        """Embed some pictures, and adapt the size of later pieces to the time that it takes."""
+        """Embed some pictures and return their rows, in any order.
+
+        The size of later pieces is adapted to the time that it takes.
+        """
         began, finished, ready = time.perf_counter(), list[PendingRow](), list[PendingRow]()
         for item in piece:
             with timed(seconds, "pictures"):
@@ -218,7 +229,10 @@ class ChunkWorker:
         return finished
 
     def _prepare(self, item: Item, before: Row | None) -> PendingRow:
-        """Read, decode and resize a picture, unless its bytes are those of its row `before`."""
+        """Read, decode and resize a picture, unless its bytes are those of its row `before`.
+
+        The reason why a picture cannot be read goes into the row that is returned.
+        """
         row = PendingRow({"key": item.key, "stamp": item.stamp})
         with recorded_errors(row.values):
             data = item.read()
@@ -234,7 +248,8 @@ class ChunkWorker:
         return row
 
     def _run_network(self, rows: list[PendingRow], seconds: dict[str, float]) -> list[PendingRow]:
-        """Run the network on pictures, in batches of equal shapes, and complete their rows."""
+        """Run the network on pictures, in batches of equal shapes, complete their rows in place,
+        and return them."""
         names = [*dict.fromkeys(self.columns.outputs.values())]
         groups = defaultdict[tuple[tuple[int, ...], ...], list[PendingRow]](list)
         for row in rows:
@@ -265,8 +280,8 @@ def timed(seconds: dict[str, float], stage: str) -> Generator[None]:
 def recorded_errors(values: Row) -> Generator[None]:
     """Replace an exception that the picture causes by the reason in its row.
 
-    The row keeps `key` and `stamp` alone. **Raises** `BadRequest` if there is not enough memory: a
-    later run may have more, so that the picture gets no row.
+    The row keeps `key` and `stamp` alone, and gets `error`. **Raises** `BadRequest` if there is not
+    enough memory: a later run may have more, so that the picture gets no row.
     """
     try:
         yield
@@ -294,7 +309,11 @@ def _read_earlier(table: LanceDataset, chunk: Chunk) -> dict[str, Row]:
 
 
 def _count(row: PendingRow, before: Row | None, result: ChunkResult) -> None:
-    """Count a picture in the result of its chunk. `before` is its row in the dataset, if any."""
+    """Count a picture in the result of its chunk, and add its older row to `replaced`.
+
+    `before` is its row in the dataset, or None. A picture that cannot be read counts as `computed`,
+    unless its row has the same error. A picture that is copied counts in `pictures` alone.
+    """
     values, counts = row.values, result.counts
     counts["pictures"] += 1
     if before is not None:

@@ -32,9 +32,11 @@ Cells = Sequence[tuple[int, float]]
 
 
 def contact_sheet(table: VectorTable, groups: Sequence[Cells], root: Path | None) -> Image.Image:
-    """Draw the pictures of rows. Every group begins on a new line of the sheet.
+    """Draw the pictures of at most `MOST_CELLS` rows, with their keys. Every group begins on a new
+    line of the sheet.
 
-    **Arguments:** `root` is the folder that the keys of the rows are relative to; None draws the
+    **Arguments:** `groups` are the offsets of rows, each with the number that is written below its
+    picture. `root` is the folder that the keys of the rows are relative to; None draws the
     thumbnails in the dataset. **Raises** `BadRequest` as `check_pictures` does.
     """
     check_pictures(table, root)
@@ -71,7 +73,8 @@ def check_pictures(table: VectorTable, root: Path | None) -> None:
 
 
 def _break_lines(groups: Sequence[Cells]) -> list[Cells]:
-    """Return lines of at most `PER_LINE` cells, and of `MOST_CELLS` cells together."""
+    """Return the groups as lines of at most `PER_LINE` cells. Cells after the first `MOST_CELLS`
+    are left out."""
     left, lines = MOST_CELLS, list[Cells]()
     for group in groups:
         cells = group[:left]

@@ -66,7 +66,7 @@ class ChunkResult:
 
 
 def check_path(path: Path) -> None:
-    """Check that a dataset can have this path. **Raises** `BadRequest`."""
+    """Check that a path ends in `.lance` and has no control characters. **Raises** `BadRequest`."""
     if path.suffix != SUFFIX:
         raise BadRequest(
             f"{parameter('out')} {path} does not end in {SUFFIX}: name a dataset such as "
@@ -118,7 +118,10 @@ class Dataset:
 
     @classmethod
     def create(cls, path: Path, schema: pa.Schema, description: Description) -> Dataset:
-        """Commit a dataset without rows, as a new version of the one that may be at the path."""
+        """Commit a dataset without rows, as a new version of the one that may be at the path.
+
+        Missing parent folders are created. **Raises** `BadOutput`.
+        """
         metadata = {METADATA_KEY: description.model_dump_json().encode()}
         empty = LanceOperation.Overwrite(schema.with_metadata(metadata), [])
         with lance_writing(path):
@@ -152,7 +155,11 @@ class Dataset:
             )
 
     def commit(self, results: Sequence[ChunkResult]) -> None:
-        """Commit the fragments of chunks at once, and remove the rows that they replace."""
+        """Commit the fragments of chunks at once, and remove the rows that they replace.
+
+        If a result has fragments that got new columns (`updated`), only such fragments are
+        committed. Nothing is committed without fragments. **Raises** `BadOutput`.
+        """
         fragments = [fragment for result in results for fragment in result.fragments]
         replaced = [identity for result in results for identity in result.replaced]
         updated = [fragment for result in results for fragment in result.updated]
@@ -196,7 +203,10 @@ class Dataset:
         self.description = description
 
     def clean(self) -> None:
-        """Remove fragments that were never committed, and old versions except tagged ones."""
+        """Remove fragments that were never committed, and old versions except tagged ones.
+
+        No worker may be writing to the dataset.
+        """
         with lance_writing(self.path):
             self.table.cleanup_old_versions(
                 timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False

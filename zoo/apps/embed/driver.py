@@ -94,7 +94,8 @@ def _describe(columns: RowColumns, request: EmbedRequest) -> Description:
 def _append_network(
     dataset: Dataset | None, request: EmbedRequest, requested: Description, columns: RowColumns
 ) -> tuple[Description, RowColumns]:
-    """Return the description of a dataset with the requested model appended, and its column.
+    """Return the description of a dataset with the requested model appended, and `columns` with the
+    column of its vectors.
 
     A model that the dataset has keeps its column. **Raises** `BadFile` if there is no dataset.
     """
@@ -165,7 +166,9 @@ def _have_same_sources(earlier: Description, description: Description) -> bool:
 def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) -> None:
     """Check that all models of a dataset will have vectors of the same pictures.
 
-    **Raises** `BadOutput`.
+    **Raises** `BadOutput` if a model is to be appended and there are new or missing pictures. It is
+    also raised if the dataset has appended models, the run appends none, and pictures have changed
+    or rows would be removed.
     """
     appended = dataset.description.appended
     if request.append_model and (changes.has_new or changes.has_missing):
@@ -256,7 +259,10 @@ class Run:
         self.progress.stage(self._progress_text(now - self.began))
 
     def _progress_text(self, seconds: float) -> str:
-        """Return the number of pictures, the rate, and the time that is left."""
+        """Return the number of pictures, the rate, and the time that is left, in words.
+
+        `seconds` is the time since the start of the run.
+        """
         done, rate = self.shown["pictures"], self.shown["computed"] / seconds
         total = "" if self.pictures is None else f" of {self.pictures:,}"
         text = f"{done:,}{total} pictures"

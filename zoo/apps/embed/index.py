@@ -73,14 +73,14 @@ def read_index(table: VectorTable) -> IndexFacts | None:
 
 
 def count_unindexed_rows(table: VectorTable) -> int:
-    """Return the number of rows that were added after the index was built."""
+    """Return the number of rows that were added after the index was built. There must be one."""
     return int(table.table.stats.index_stats(_index_name(table))["num_unindexed_rows"])
 
 
 def build_index(table: VectorTable, progress: Progress) -> IndexFacts:
     """Build the index of a dataset, or replace it, and store its measured recall in the dataset.
 
-    **Raises** `BadRequest` if the dataset has too few rows, or `BadFile`.
+    **Raises** `BadRequest` if fewer than `LEAST_INDEXED` rows have a vector, or `BadFile`.
     """
     if table.count < LEAST_INDEXED:
         raise BadRequest(
@@ -113,7 +113,8 @@ def _measure_index(
 ) -> IndexFacts:
     """Compare the index with an exact search, with more and more probes until recall is enough.
 
-    `partitions` and `seconds` are copied to the result.
+    If it never is, the result has the largest number of probes that was tried. `partitions` and
+    `seconds` are copied to the result.
     """
     progress.stage(f"comparing the index with an exact search of {table.count:,} rows")
     rows = np.concatenate([block_rows for block_rows, _ in table.blocks()])
@@ -134,7 +135,8 @@ def _find_neighbours(
 ) -> tuple[list[set[int]], float]:
     """Return the nearest other rows of each row of a sample, and the milliseconds of a query.
 
-    `probes` is as for `VectorTable.nearest`.
+    `sample` are offsets of rows. There are `MEASURED_NEAREST` other rows for each of them, or one
+    more if the search does not find the row itself. `probes` is as for `VectorTable.nearest`.
     """
     vectors, began = table.vectors(sample), time.perf_counter()
     found = [table.nearest(query, MEASURED_NEAREST + 1, probes).rows for query in vectors]

@@ -55,7 +55,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Item:
-    """A picture whose bytes are at a path, in memory, or cannot be read because of an error."""
+    """A picture whose bytes are at a path, in memory, or cannot be read because of an error.
+
+    - `key`: the key of its row.
+    - `stamp`: the stamp of its file or of the archive that contains it (`StampedName`).
+    - `path`: the path or URL of its file; empty for a picture in an archive.
+    - `data`: the bytes of a picture in an archive; None for others.
+    - `error`: the reason why it cannot be read, or None.
+    """
 
     key: str
     stamp: str = ""
@@ -64,7 +71,11 @@ class Item:
     error: str | None = None
 
     def read(self) -> bytes:
-        """Return the bytes of the picture's file. **Raises** `OSError` or `BadRequest`."""
+        """Return the bytes of the picture's file.
+
+        **Raises** `OSError`, or `BadRequest` for an item with an error, and for more than
+        `LARGEST_PICTURE` bytes.
+        """
         if self.error:
             raise BadRequest(self.error)
         data = self.data
@@ -82,7 +93,8 @@ class Item:
 def chunk_items(chunk: Chunk) -> Iterator[Item]:
     """Yield the pictures of a chunk in order. Files of a folder or list are not read yet.
 
-    **Raises** `BadFile` if a Parquet file has no column of pictures.
+    A picture that is known to be unreadable is yielded with its `error`. **Raises** `BadFile` if a
+    Parquet file has no column of pictures.
     """
     if chunk.source.is_archive:
         yield from _archive_items(chunk.source, chunk.names[0][1])
@@ -122,7 +134,10 @@ def _archive_items(source: StatedSource, stamp: str) -> Iterator[Item]:
 
 
 def _tar_members(file: BinaryIO, archive_name: str) -> Iterator[Item]:
-    """Yield the pictures in a tar file, which is read once from its beginning to its end."""
+    """Yield the pictures in a tar file, which is read once from its beginning to its end.
+
+    Members whose names are not those of pictures are left out. Their keys are their names.
+    """
     # By default a stream is read in pieces of 10 KB.
     with tarfile.open(fileobj=file, mode="r|*", bufsize=1 << 20) as archive:
         for member in archive:

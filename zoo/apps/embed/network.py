@@ -84,13 +84,19 @@ class FoundNetwork(FoundVariant):
         return pictures
 
     def fitted_sides(self, sides: Size) -> Size:
-        """Return the (height, width) that a picture of these sides is resized to."""
+        """Return the (height, width) that a picture of these sides is resized to.
+
+        It is `sides` if the file resizes pictures itself.
+        """
         if self.manifest.input == "uint8":
             return sides
         return self.manifest.size or self.preprocessing.input_size_for(*sides)
 
     def smallest_sides(self, height: int, width: int) -> Size:
-        """Return the smallest sides to which a picture of these sides may be reduced."""
+        """Return the smallest (height, width) to which decoding may reduce a picture.
+
+        It is `REDUCING_GAP` times the size that a picture of these sides is resized to.
+        """
         size = self.fitted_sides((height, width))
         resized = self.picture_input.resized((height, width), self.preprocessing, size)
         return REDUCING_GAP * resized[0], REDUCING_GAP * resized[1]
@@ -113,7 +119,8 @@ def find_network(model: str, precision: str, offline: bool = False) -> FoundNetw
 
     **Arguments:** `model` is a folder, an ONNX file with its manifest, or the name of a model, for
     which a folder is downloaded unless `offline`. `precision` is the name of a variant; of a model
-    with two towers its tower for pictures is taken. **Raises** a `ZooError` or `WeightsError`.
+    with two towers its tower for pictures is taken, and the `name` of the result is still
+    `precision`. It is ignored for an ONNX file. **Raises** a `ZooError` or `WeightsError`.
     """
     if model.endswith(".onnx"):
         return _check_network(find_variant_in_file(Path(model).absolute()))
@@ -161,6 +168,9 @@ class Runner:
 
     def run(self, feeds: Sequence[Feeds], outputs: Sequence[str]) -> Mapping[str, Any]:
         """Return outputs by name for a batch of pictures whose arrays have equal shapes.
+
+        `feeds` are the arrays of each picture, with a batch axis of 1. `outputs` are the names of
+        the outputs. The call waits while `lanes` runs are in progress.
 
         **Raises** `BadFile` if the file does not run, or does not match its manifest.
         """

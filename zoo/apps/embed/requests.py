@@ -45,8 +45,10 @@ class EmbedRequest:
 class EmbedResult:
     """The state of a dataset after a run, and what the run did.
 
-    - `pictures`: the number of rows with a vector. `errors`: rows of pictures that cannot be read.
-    - `computed`: pictures that were embedded: `added` had no row before, `again` had other bytes.
+    - `pictures`: the number of rows without an error. `errors`: rows of pictures that cannot be
+      read, and for an appended model also rows that got no vector of it.
+    - `computed`: pictures that were embedded, and those that cannot be read for a new reason.
+    - `added`, `again`: embedded pictures that had no vector before, and those that had other bytes.
     - `kept`: rows that were not changed. `gone`: rows of pictures that the sources no longer have;
       they were deleted if `pruned`.
     - `passed`: the number of files that are no pictures, by the ending of their names.
@@ -70,7 +72,7 @@ class EmbedResult:
 
     @property
     def rate(self) -> float:
-        """Pictures per second."""
+        """Computed pictures per second of the run."""
         return self.computed / self.wall if self.wall else 0.0
 
 
@@ -138,7 +140,7 @@ MODEL = Option(
 class SearchRequest:
     """The options of a search. One of `picture`, `text` and `key` is the query.
 
-    A `model` of None is the one whose path the dataset notes.
+    A `count` of None means `COUNT` rows. A `model` of None is the one whose path the dataset notes.
     """
 
     picture: Annotated["Picture | None", PICTURE] = None

@@ -116,7 +116,11 @@ class RowColumns:
         return pa.schema([(name, types[name]) for name in self.names])
 
     def values(self, outputs: Mapping[str, NDArray[Any]], index: int) -> dict[str, Any]:
-        """Return the values of the columns for one picture of a batch of the network.
+        """Return the values of the computed columns for one picture, by column.
+
+        `outputs` are the outputs of the network for a batch, and `index` is the position of the
+        picture in it. Vectors, logits and patches are one-dimensional arrays; `best` is a list of
+        dicts with `label` and `score`.
 
         **Raises** `BadRequest` if a number is not finite in the type of the column.
         """

@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
 
 def search_table(table: VectorTable, request: SearchRequest) -> list[FoundRow]:
-    """Return the rows of an open dataset that are most similar to the query of a request.
+    """Return the rows of an open dataset that are most similar to the query of a request, best
+    first.
 
-    **Raises** a `ZooError`.
+    A row that is the query is left out. A dataset with more than `INDEXED_ROWS` rows is searched
+    with its index, if it has one.
+
+    **Raises** a `ZooError`: `BadRequest` unless there is exactly one query and the count is from 1
+    to `MOST_ROWS`.
     """
     if sum(query is not None for query in (request.picture, request.text, request.key)) != 1:
         raise BadRequest("give one thing to search for: a picture, a text or a key.")

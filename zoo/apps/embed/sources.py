@@ -43,7 +43,8 @@ def state_sources(texts: Sequence[str]) -> tuple[StatedSource, ...]:
 
     If several sources are folders, the names of the folders become the prefixes of their keys.
 
-    **Raises** `BadRequest` if one does not exist, or if two folders have the same name.
+    **Raises** `BadRequest` for no texts, if a source does not exist, or if two folders have the
+    same name.
     """
     if not texts:
         raise BadRequest("got no source of pictures: name a folder, a list, tar files or Parquet.")
@@ -97,7 +98,10 @@ def _resolve(text: str) -> Iterator[StatedSource]:
 
 
 def expand_braces(text: str) -> list[str]:
-    """Return all names that `a-{00..03}.tar` or `{a,b}.tar` stands for."""
+    """Return all names that `a-{00..03}.tar` or `{a,b}.tar` stands for.
+
+    Several pairs of braces give all combinations. A text without braces is returned alone.
+    """
     match = re.search(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}", text)
     if match is None:
         return [text]
@@ -138,7 +142,10 @@ def find_matches(pattern: str) -> list[str]:
 
 
 def file_stamp(path: str) -> str:
-    """Return the stamp of a file or URL; empty if it does not exist."""
+    """Return the stamp of a file or URL: its size, time and mode as far as known.
+
+    It is empty if the file does not exist, and `LINKED` for a local folder.
+    """
     try:
         if is_url(path):
             return _info_stamp(file_system(path).info(path))
@@ -152,7 +159,7 @@ def file_stamp(path: str) -> str:
 
 
 def _info_stamp(info: dict[str, Any]) -> str:
-    """Return the stamp of a file from the description that fsspec has of it."""
+    """Return the stamp of a file, its size and time, from the description that fsspec has of it."""
     times = (info[name] for name in TIMES if info.get(name) is not None)
     return f"{info.get('size', '')}-{next(times, '')}"
 
@@ -167,9 +174,11 @@ def source_root(source: StatedSource) -> str:
 
 
 def list_names(source: StatedSource, passed: Counter[str]) -> Iterator[StampedName]:
-    """Yield the pictures of a folder, list or pattern, relative to its root.
+    """Yield the name and stamp of each picture of a folder, list or pattern.
 
-    Other files of a folder or pattern are counted in `passed` by the ending of their names.
+    Names are relative to `source_root`. Entries of a folder or pattern that cannot be read are
+    yielded too. Other files of a folder or pattern are counted in `passed` by the ending of their
+    names.
     """
     if source.kind == "list" and file_system(source.path).exists(source.path):
         yield from _listed_names(source.path)
@@ -183,7 +192,10 @@ def list_names(source: StatedSource, passed: Counter[str]) -> Iterator[StampedNa
 
 
 def _listed_names(path: str) -> Iterator[StampedName]:
-    """Yield the names in a list, or the name of a single picture."""
+    """Yield the names and stamps of the pictures in a list, or those of a single picture.
+
+    Each name is yielded once. Empty lines are left out. The stamp of a URL in a list is empty.
+    """
     root, _, name = path.rpartition("/")
     names = read_list(path) if name_ending(path) == LIST else [name]
     for name in dict.fromkeys(name.strip() for name in names):
@@ -194,7 +206,8 @@ def _listed_names(path: str) -> Iterator[StampedName]:
 
 
 def _matching_files(source: StatedSource) -> Iterator[StampedName]:
-    """Yield the files that match a pattern, without folders, archives and lists."""
+    """Yield the names and stamps of files that match a pattern, without folders, archives and
+    lists."""
     root, system = source_root(source), file_system(source.path)
     for path in dict.fromkeys(find_matches(source.path)):
         if name_ending(path) not in (*ARCHIVES, LIST) and not system.isdir(path):
@@ -202,9 +215,11 @@ def _matching_files(source: StatedSource) -> Iterator[StampedName]:
 
 
 def _files_below(folder: str) -> Iterator[StampedName]:
-    """Yield the files below a folder. Local names that begin with a dot are left out.
+    """Yield the names and stamps of the files below a folder. Local names that begin with a dot are
+    left out.
 
-    Links to folders, and folders that cannot be opened, are yielded with a reason as their stamp.
+    Links to folders, and folders that cannot be opened, are yielded too. Their stamp is
+    `UNREADABLE` with the reason.
     """
     if is_url(folder):
         system = file_system(folder)
@@ -242,7 +257,10 @@ def read_list(path: str) -> list[str]:
 
 
 def picture_path(root: str, name: str) -> str:
-    """Return the path of a picture. The name in a list may be an absolute path or a URL."""
+    """Return the path of the picture `name`, which is relative to `root`.
+
+    A name in a list may also be an absolute path or a URL, which is returned unchanged.
+    """
     return name if name.startswith("/") or is_url(name) else f"{root}/{name}"
 
 

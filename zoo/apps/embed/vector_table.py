@@ -79,7 +79,7 @@ class VectorTable:
     def blocks(self, condition: str | None = None) -> Iterator[tuple[Rows, Float32]]:
         """Yield the offsets `[n]` of a block of rows and their vectors `[n, dim]`, of length 1.
 
-        The blocks are in the order of the rows.
+        The blocks are in the order of the rows. Rows without a vector are left out.
 
         **Arguments:** `condition` is an SQL expression on the columns; rows for which it is not
         true are left out. **Raises** `BadRequest` if Lance rejects it, or `BadFile`.
@@ -94,7 +94,10 @@ class VectorTable:
                 yield rows, self._to_unit_vectors(batch[self.column])
 
     def vectors(self, rows: Sequence[int] | Rows) -> Float32:
-        """Return the vectors `[n, dim]` of rows, scaled to length 1. **Raises** `BadFile`."""
+        """Return the vectors `[n, dim]` of rows, scaled to length 1.
+
+        `rows` are offsets of rows with a vector. **Raises** `BadFile`.
+        """
         with lance_reading(self.path):
             taken = self.table.take(list(map(int, rows)), columns=[self.column])
         return self._to_unit_vectors(taken[self.column])
@@ -130,9 +133,10 @@ class VectorTable:
         return Nearest(found[OFFSET].to_numpy().astype(np.int64)[order], cosines[order])
 
     def take(self, rows: Sequence[int] | Rows, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Return a dict from column names to values for each row.
+        """Return a dict from column names to values for each row, in the order of `rows`.
 
-        Columns that the dataset does not have are left out. **Raises** `BadFile`.
+        `rows` are offsets. Columns that the dataset does not have are left out. **Raises**
+        `BadFile`.
         """
         names = [name for name in columns if name in self.columns]
         with lance_reading(self.path):

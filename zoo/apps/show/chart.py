@@ -220,8 +220,10 @@ def finite_errors(errors: Float32) -> Float32:
 def patch_means(errors: Float32, grid: Size) -> Float32:
     """Return the mean error of each patch, `[rows, columns]`, from the errors of one image.
 
-    `grid` is (rows, columns). The errors of a vector, which has no patches, are returned as `[1,
-    dim]`.
+    `errors` are as in `ResidualRow`, and `grid` is (rows, columns). The mean is over the channels
+    or heads. Tokens before the patches are left out. A map keeps its own rows and columns. The
+    errors of a vector, which has no patches, are returned as `[1, dim]`. NaN and infinity count as
+    0.
     """
     numbers = np.nan_to_num(errors[0], posinf=0.0)
     count = math.prod(grid)

@@ -77,8 +77,8 @@ def compute_model_features(
 ) -> Features:
     """Compute the features of images with a model in JAX.
 
-    `size` is the (height, width) of the network's input, or None for a default. `note` is a warning
-    for readers of a figure.
+    `size` is the (height, width) of the network's input. None means `legible_size` of the model's
+    own size. `note` is a warning for readers of a figure.
 
     **Raises** `BadRequest` for a model without preprocessing, a model that returns answers in place
     of features, or a model that takes other inputs than `pixel_values`.
@@ -112,7 +112,8 @@ def compute_model_features(
 def compute_file_features(file: Path, images: Sequence[Image], size: Size | None) -> Features:
     """Compute the features of images with an ONNX file in ONNX Runtime.
 
-    `size` is the (height, width) of the network's input, or None for a default.
+    `size` is the (height, width) of the network's input. None means the size in the manifest or, if
+    that is open, `legible_size` of the model's own size. The result has no attention.
 
     **Raises** `BadFile` for a file that has no manifest or does not run, and `BadRequest` for a
     file that preprocesses images itself, takes other inputs than `pixel_values`, or does not output

@@ -100,8 +100,10 @@ def write_package(
 def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
     """Copy the files of a package to the folder `target`.
 
-    `source` is the unpacked package, or npm's archive. Files that the archive lacks are skipped.
-    **Raises** `BadFile` if the archive cannot be read.
+    `source` is the unpacked package, or npm's archive. Digests are not compared.
+
+    **Raises** `BadFile` if the archive cannot be read or lacks a file, and `FileNotFoundError` if
+    `source` or a file of the unpacked package does not exist.
     """
     if source.is_dir():
         for name in package.files:

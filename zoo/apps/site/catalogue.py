@@ -19,10 +19,7 @@ from zoo.export.timing.timed_products import timed_products
 FORMAT = "jax-onnx-zoo site"
 
 THREADS = 1
-"""The number of threads of the runs whose memory is measured.
-
-The times in manifests were measured with as many threads.
-"""
+"""The number of threads of the runs whose memory is measured."""
 
 
 @dataclass(frozen=True)

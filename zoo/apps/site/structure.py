@@ -53,7 +53,8 @@ def read_structure(file: Path) -> list[StructurePart]:
     """Return the parts of an ONNX file in the order in which it computes them.
 
     A part is a block that is repeated, or the operators between two such blocks. The operators of a
-    repeated block are those of its middle repetition.
+    repeated block are those of its middle repetition. `Constant` nodes are left out. A file without
+    `BLOCK_OPERATORS` is one part.
     """
     nodes = [node.op_type for node in ir.load(file).graph if node.op_type != "Constant"]
     mark_indices = [index for index, name in enumerate(nodes) if name in BLOCK_OPERATORS]
@@ -71,9 +72,10 @@ def read_structure(file: Path) -> list[StructurePart]:
 def _spans(marks: Sequence[str], offset: int) -> Iterator[tuple[int, int, int]]:
     """Yield (position of the first mark, number of marks, repetitions) for each part of a graph.
 
-    `marks` are the operators by which blocks are recognised. `offset` is the position of the first
-    of them in the graph. The graph is split at its longest repetition. The parts before and after
-    it are split in the same way.
+    `marks` are the operators by which blocks are recognised, without the operators between them.
+    Positions are counted among the marks of the full graph, in which `offset` is the position of
+    `marks[0]`. The marks are split at their longest repetition. The parts before and after it are
+    split in the same way.
     """
     if not marks:
         return

@@ -64,8 +64,9 @@ def write_thumbnail(thumbnail: Thumbnail, path: Path) -> None:
 def _network_input(built: BuiltFolder, feeds: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
     """Return the photograph as the network receives it, `[height, width, 3]`.
 
-    It is computed from `feeds`, the input arrays of the golden numbers. **Raises** `BadFile` if
-    they contain no picture of three channels.
+    It is computed from `feeds`, the input arrays of the golden numbers. For a network that takes
+    other arrays than plain pixels, it is the stored photograph. **Raises** `BadFile` if `feeds`
+    contain no picture of three channels.
     """
     pictures = built.entry.config.pictures
     input_spec = IMAGE if IMAGE.name in feeds else PIXELS

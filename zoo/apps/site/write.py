@@ -108,7 +108,10 @@ def check_replaceable(out: Path, force: bool) -> None:
     """Check that `out` does not exist, is empty, or is an earlier site that may be replaced.
 
     An earlier site is recognised by its catalogue, and must have no other files. It may be replaced
-    if `force` is set. **Raises** `BadOutput`.
+    if `force` is set.
+
+    **Raises** `BadOutput`, also if `out` is a symbolic link or a file, or contains the current
+    folder.
     """
     if Path.cwd().is_relative_to(os.path.realpath(out)):  # does not fail for a link to itself
         raise BadOutput(

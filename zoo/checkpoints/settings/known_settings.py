@@ -145,8 +145,8 @@ other tensors."""
 
 
 def describe_unusual_options(settings: Settings | None) -> str:
-    """Return a sentence about settings of the checkpoint that no network of the zoo has, or an
-    empty string if all have usual values.
+    """Return a sentence about settings with other values than those in `USUAL_VALUES`, or an empty
+    string if there are none.
 
     It is appended to the message that a checkpoint fits no network.
     """
@@ -178,7 +178,8 @@ def find_unknown_settings(
 
     A setting is known if it is a field of the network's configuration `config`, if it is in a table
     of this module, or if it is one of `other_names`, the settings of the network's class in
-    transformers.
+    transformers. Settings of towers and of the backbone are included, by their own names. Nested
+    settings of timm are named as in `pretrained_cfg.NAME` and `model_args.NAME`.
     """
     field_names = names_in_settings(config)
     expected = {
@@ -211,9 +212,9 @@ def refuse_other_networks(settings: Settings) -> None:
 
 
 def refuse_other_architectures(settings: Settings | None) -> None:
-    """Check that the settings do not name an architecture of timm that the zoo does not have.
+    """Check that the settings name no architecture of timm with an option that the zoo lacks.
 
-    **Raises** `MappingError` if they do.
+    **Raises** `MappingError` if they do. Nothing is checked without settings (None).
     """
     if settings is not None and (option := find_unsupported_option(settings.architecture)):
         raise MappingError(

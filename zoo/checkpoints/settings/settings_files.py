@@ -61,8 +61,10 @@ def read_settings(checkpoint: Checkpoint) -> CheckpointSettings:
     """Return the contents of the settings files in the folder of a checkpoint.
 
     The files belong to the checkpoint if it is a folder or has a file name of transformers or timm.
-    For another file name they may belong to anything: settings that cannot be used are then ignored
-    with a warning, and all are ignored if the folder has another checkpoint with such a file name.
+    For another file name they may belong to anything: files that cannot be used, or that describe a
+    network of an unknown type, are then ignored with a warning. All are ignored without a warning
+    if the folder has another checkpoint with such a file name. Fields are None for files that do
+    not exist.
 
     **Raises** `MappingError` if a settings file of the checkpoint is damaged, or asks for
     preprocessing that the zoo does not have.
@@ -129,11 +131,12 @@ def describe_ignored_settings(file: str, names: Sequence[str]) -> str:
 
 
 def add_temperature_tensor(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint of TIPS with a tensor `temperature`.
+    """Return a checkpoint of TIPS with a tensor `temperature`, read from its settings if it has
+    none.
 
-    Files that were published for transformers have the temperature in their settings in place of a
-    tensor. Other checkpoints are returned unchanged. **Raises** `MappingError` if the settings
-    cannot be read.
+    Files that were published for transformers have the temperature in `config.json` in place of a
+    tensor. Other checkpoints, and those without this setting, are returned unchanged. **Raises**
+    `MappingError` if the settings cannot be read.
     """
     if "temperature" in checkpoint.tensors or not any(
         key.startswith(TEXTS) for key in checkpoint.tensors

@@ -62,7 +62,8 @@ def write_extras(stage: Path, subject: Subject, sample: Sample, manifest: Manife
     """Write configuration, preprocessing, golden numbers, photograph and licence to the folder
     `stage`.
 
-    The golden numbers are those of `sample`. `manifest` lists the variants of the folder.
+    The golden numbers are those of `sample`. `manifest` lists the variants of the folder. The
+    licence is written only if its text is in the package. The card is not written.
     """
     entry, preprocessing = subject.entry, manifest.preprocessing.settings
     settings = portable_config(entry.config, entry.class_names, entry.family, preprocessing.size)
@@ -120,8 +121,9 @@ def choose_golden_sample(production: Production, preprocessing: Preprocessing) -
     """Return the sample whose numbers are stored with a folder: a photograph as the published
     preprocessing makes it.
 
-    It is the first sample of the verification, if that has the same pictures. Otherwise a sample of
-    the size of `preprocessing` is computed in JAX.
+    It is the first sample of the verification, if that has the same pictures or if the files take
+    images in uint8. Otherwise a sample of the size of `preprocessing` is computed in JAX.
+    `production` must have samples.
     """
     assert production.samples is not None
     first, subject = production.samples()[0], production.subject

@@ -106,14 +106,15 @@ def measure_speeds(
 ) -> Speeds:
     """Run the files of several variants on one sample, and return their speeds.
 
-    Rounds are interleaved, so that changes of the machine's speed affect all variants equally.
-    Variants without kernels for CPUs are left out.
+    Files run on the CPU. Rounds are interleaved, so that changes of the machine's speed affect all
+    variants equally. Variants without kernels for CPUs are left out. Ratios are relative to the
+    variant `fp32`.
 
     **Arguments:**
 
-    - `files`: paths of the ONNX files, by variant.
+    - `files`: paths of the ONNX files of full networks, by variant.
     - `feeds`: inputs to run them on, by name.
-    - `sessions`: sessions that are open already, by variant.
+    - `sessions`: sessions that are open already, by variant. Other files are opened.
     """
     tasks = {}
     for name, path in files.items():
@@ -140,7 +141,9 @@ CARD = "README.md"
 def build_folder(plan: Plan, progress: Progress) -> Outcome:
     """Build the folder of a plan: its ONNX files, and the files that belong to all of them.
 
-    Files of an earlier build are kept if they are intact and were made with the same options.
+    Files of an earlier build are kept if they are intact and were made with the same options and
+    versions. If no file is missing from a complete folder, nothing is written.
+
     **Raises** a `ZooError` or a `WeightsError`. Files that were published before the error stay in
     the folder.
     """

@@ -29,9 +29,13 @@ class Ledger:
         """Start with the files of an earlier build in the folder that are intact and were made by
         the same versions of the tools.
 
-        With `force`, start without files. **Raises** `BadOutput` if the folder holds a build of
-        another model, of other weights or with other inputs and outputs, or a build by other
-        versions with variants that this build does not replace.
+        Start without files with `force`, and after a build by other versions whose variants are all
+        among `variants`. Nothing is written.
+
+        **Raises** `BadOutput` if the folder holds a build of another model, of other weights or
+        with other inputs and outputs (`IDENTITY`), a build by other versions with variants that
+        this build does not replace, or a manifest that is not valid. With `force` none of these is
+        checked.
         """
         self.folder, self.manifest = folder, header
         earlier_manifest = None if force else read_earlier_manifest(folder)
@@ -74,12 +78,16 @@ class Ledger:
         """Move files from the staged folder `stage` to the built folder, and write the manifest
         that lists them.
 
+        Files are moved in the order of `names`, and replace earlier ones.
+
         **Arguments:**
 
         - `stage`: folder in which the files lie under their names without folders.
         - `names`: paths of the files in the built folder.
-        - `digests`: sha256 of files by name. Those that are missing are computed.
+        - `digests`: sha256 of files, by name without folders. Those that are missing are computed.
         - `changes`: further fields of the manifest to set.
+
+        **Raises** `BadOutput` if a file cannot be moved.
         """
         with report_write_errors(self.folder):
             for name in names:
@@ -98,7 +106,8 @@ class Ledger:
             write_text(file, to_text(self.manifest))
 
     def remove_left_over_files(self) -> None:
-        """Remove ONNX files and sidecars of an earlier build that the manifest does not list."""
+        """Remove ONNX files and sidecars with names of `PLANNED_FILES` that the manifest does not
+        list."""
         for spec in PLANNED_FILES.values():
             for path in (self.folder / spec.path, sidecar_path(self.folder / spec.path)):
                 if path.relative_to(self.folder).as_posix() not in self.manifest.files_by_name:
@@ -122,7 +131,7 @@ def _describe_versions(earlier_manifest: Manifest, header: Manifest) -> str:
 def read_earlier_manifest(folder: Path) -> Manifest | None:
     """Return the manifest of an earlier build in a folder, or None if there is none.
 
-    **Raises** `BadOutput` if the folder has a file of this name that is not a manifest.
+    **Raises** `BadOutput` if the folder has a `manifest.json` that is not a valid manifest.
     """
     path = folder / MANIFEST
     try:

@@ -43,7 +43,6 @@ VARIANTS = {row.variant: row for row in _variant_specs()}
 MIN_OPSETS = {name: PRECISIONS[row.precision].min_opset for name, row in VARIANTS.items()}
 """Oldest opset of each variant."""
 MIN_OPSETS["fused"] = FIRST_FUSED_OPSET
-"""Oldest opset of each variant."""
 
 TOWER_FILES = {
     f"{tower}_{name}": replace(

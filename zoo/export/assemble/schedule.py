@@ -81,7 +81,7 @@ def run_builds(
 
     As many builds run at once as there are workers and memory for. A build that needs more memory
     than the budget runs alone. A build whose worker dies is started again, up to
-    `MAX_BUILD_ATTEMPTS` times.
+    `MAX_BUILD_ATTEMPTS` times in all. If its worker dies each time, its outcome has an `error`.
 
     **Arguments:**
 
@@ -128,7 +128,10 @@ def run_builds(
 
 
 class InProcessExecutor(Executor):
-    """Executor that runs each task in this process as soon as it is submitted."""
+    """Executor that runs each task in this process as soon as it is submitted.
+
+    `submit` raises the exception of a task that fails.
+    """
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()

@@ -67,9 +67,9 @@ def audit_folder(folder: Path, provider: str, progress: Progress) -> AuditReport
 def audit_folder_file(file: Path, provider: str, progress: Progress) -> AuditReport:
     """Check one file of a built folder, and return the report.
 
-    The file is compared with the manifest of the folder above it, and with the folder's golden
-    numbers. **Raises** `BadFile` if there is no manifest or it does not describe the file, and
-    `BadRequest` if the execution provider is not available.
+    The built folder is the parent of the file's folder. The file is compared with its manifest, and
+    with its golden numbers. **Raises** `BadFile` if there is no manifest or it does not describe
+    the file, and `BadRequest` if the execution provider is not available.
     """
     runtime.check_provider(provider)
     folder = file.absolute().parent.parent
@@ -103,7 +103,9 @@ def audit_export(
     - `provider`: execution provider of ONNX Runtime.
     - `progress`: reports progress.
 
-    **Raises** `BadFile` if the weights are others, and the errors of loading them.
+    **Raises** `BadFile` if there is no valid manifest, if it does not describe the file, or if the
+    weights are others. Raises `BadRequest` if the provider is not available, and the errors of
+    loading the weights.
     """
     runtime.check_provider(provider)
     manifest = read_manifest(manifest_path(file))
@@ -120,7 +122,8 @@ def audit_export(
 
 
 def _find_variant(manifest: Manifest, file: str) -> str:
-    """Return the name of the manifest's variant whose file has the name `file`.
+    """Return the name of the manifest's variant whose ONNX file has the path `file`, as the
+    manifest states it.
 
     **Raises** `BadFile` if no variant has this file.
     """

@@ -86,8 +86,9 @@ def compare_session(
 ) -> NumbersCheck:
     """Run a session on the golden input, and return its comparison with the golden outputs.
 
-    The check fails if the session has other outputs than the golden numbers or cannot run. A
-    session that takes only some of the golden inputs is compared as a tower.
+    The check fails if the session has other outputs than the golden numbers, if it cannot run, or
+    if a difference exceeds the limit of the variant's precision. A session that takes only some of
+    the golden inputs is compared as a tower.
     """
     input_names, config = (
         {session_input.name for session_input in session.get_inputs()},
@@ -129,9 +130,10 @@ def _compare_tower(
 ) -> NumbersCheck:
     """Run the session of one tower on its golden inputs, and return the comparison of its vector.
 
-    The tower's `pooler_output` is normalized first, because the full network's outputs
-    `image_embeds` and `text_embeds` are normalized. `input_names` are the golden inputs that the
-    tower takes, and `inputs` describe those of the full network.
+    The check fails if there are no golden vectors of this tower, or if the session cannot run. The
+    tower's `pooler_output` is normalized first, because the full network's outputs `image_embeds`
+    and `text_embeds` are normalized. `input_names` are the golden inputs that the tower takes, and
+    `inputs` describe those of the full network.
     """
     feeds, kinds = (
         {input_name: golden.feeds[input_name] for input_name in sorted(input_names)},

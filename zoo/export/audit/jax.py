@@ -33,7 +33,10 @@ def compare_with_jax(
     progress: Progress,
 ) -> CompareSession:
     """Run the model of an exported file in JAX on all samples, and return a function that compares
-    sessions with the results.
+    the file with the results.
+
+    The function opens sessions of `file` at every optimization level. The session that it takes is
+    used for the residuals only. An error of ONNX Runtime becomes a failed finding.
 
     If the file was made from a user's own model and no weights are named, the returned function
     runs nothing and repeats the result in the manifest.
@@ -104,7 +107,7 @@ def compute_first_residuals(
 
 
 def skip_comparison(passed: bool, detail: str) -> CompareSession:
-    """Return a function for use as `Compare` that runs nothing. Its finding is the given result
+    """Return a `CompareSession` function that runs nothing. Its finding is the given result
     (`passed`) with the given reason (`detail`)."""
     return lambda session, variant: NumbersCheck(Finding("JAX", passed, detail))
 
@@ -146,6 +149,9 @@ def choose_weights(
 ) -> WeightsChoice:
     """Return the weights that the user names. If `weights` is None, return those that the manifest
     names: a seed, or a checkpoint that is searched for in the standard folders.
+
+    For `auto` the published file of `entry` is found or downloaded, and returned as a checkpoint of
+    the user.
 
     **Raises** `BadFile` if the manifest does not name a checkpoint, and a `WeightsError` if none is
     found.

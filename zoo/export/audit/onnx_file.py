@@ -142,7 +142,8 @@ def count_fallback_nodes(
 ) -> tuple[Finding, dict[str, Counter[str]]]:
     """Count the nodes of a session that run on other execution providers than the chosen one.
 
-    **Returns** a finding, which always passes, and the numbers by provider and operator.
+    **Returns** a finding, which always passes, and the numbers by provider and operator. The
+    numbers are empty if ONNX Runtime cannot record the providers of nodes.
     """
     nodes_by_provider = runtime.read_placement(session)
     if nodes_by_provider is None:
@@ -162,7 +163,8 @@ def check_signature(
 ) -> Finding:
     """Compare the inputs and outputs of a session with the manifest, and return the finding.
 
-    Names, types and shapes have to be equal. `inputs` and `outputs` are the manifest's.
+    Names, types, shapes (also the names of open sizes) and the order have to be equal. `inputs` and
+    `outputs` are the manifest's.
     """
     faults = []
     inputs_declared, outputs_declared = session.get_inputs(), session.get_outputs()

@@ -90,8 +90,10 @@ def measure_ranges(
     """Run a float32 model on batches of inputs, and return statistics of the activations that
     parameter matrices are multiplied by.
 
-    The keys are the names of the matrices. **Raises** `BadRequest` if an activation is NaN or
-    infinite.
+    The keys are the names of the matrices. The means are averages of the batches' means. The model
+    is not changed. `batches` must not be empty.
+
+    **Raises** `BadRequest` if an activation is NaN or infinite.
     """
     readers = {item.name: str(item.left.name) for item in find_products(model.graph)}
     ranges = _measure_statistics(model.clone(), batches)

@@ -38,11 +38,12 @@ class Blocks:
         return outputs, -(-inputs // BLOCK_SIZE), BLOCK_SIZE * BITS // 8
 
     def scales(self, matrix: Floats) -> Floats:
-        """Return the scale of each block, `[outputs, blocks]`, with the smallest squared error of
-        `TRIED_SCALES`.
+        """Return the scale of each block, `[outputs, blocks]`.
 
-        The number with the largest magnitude becomes the lowest integer, because there is one more
-        integer below zero than above.
+        The exact scale turns the number with the largest magnitude into the lowest integer, -8,
+        because there is one more integer below zero than above. It is negative if that number is
+        positive. The result is the product of the exact scale with the factor of `TRIED_SCALES`
+        that leads to the smallest squared error of the block. It is never zero.
         """
         blocks = _split_into_blocks(matrix)
         largest = np.take_along_axis(blocks, abs(blocks).argmax(-1)[..., None], -1)

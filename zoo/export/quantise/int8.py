@@ -57,9 +57,10 @@ class Columns:
     def emit_product(
         self, product: FloatProduct, integers: ir.Value, scales: ir.Value
     ) -> list[ir.Node]:
-        """Return the nodes that quantize the activation and multiply it by the stored matrix.
+        """Return the new nodes that quantize the activation and multiply it by the stored matrix.
 
-        If another product has quantized the same activation already, its node is used again.
+        If another product has quantized the same activation already, its node is used again and not
+        returned.
         """
         name, left = product.result.name, product.left
         readers = (user for user, _ in left.uses())
@@ -113,7 +114,7 @@ class FixedColumns(Columns):
 
     - `graph`: the graph that the scales of activations are added to.
     - `ranges`: range of the activation that each matrix is multiplied by, by the name of the
-      matrix.
+      matrix. Every matrix of a product must have one.
     """
 
     operator = "DequantizeLinear"
@@ -124,9 +125,10 @@ class FixedColumns(Columns):
     def emit_product(
         self, product: FloatProduct, integers: ir.Value, scales: ir.Value
     ) -> list[ir.Node]:
-        """Return the nodes that quantize the activation and multiply it by the stored matrix.
+        """Return the new nodes that quantize the activation and multiply it by the stored matrix.
 
-        If another product has quantized the same activation already, its node is used again.
+        If another product has quantized the same activation already, its node is used again and not
+        returned. Otherwise the scale and zero point are added to the graph.
         """
         name, left = product.result.name, product.left
         readers = (user for user, _ in left.uses())
@@ -178,11 +180,11 @@ class ScaledRows(FixedColumns):
     def emit_product(
         self, product: FloatProduct, integers: ir.Value, scales: ir.Value
     ) -> list[ir.Node]:
-        """Return the nodes that scale the rows of the activation, multiply it by the stored matrix,
-        and scale the result back.
+        """Return the new nodes that divide the rows of the activation, multiply them by the stored
+        matrix, and multiply the rows of the result by the divisors.
 
         If another product has divided the rows of the same activation already, its nodes are used
-        again.
+        again and not returned.
         """
         division = [] if product.left in self.rows else self._divide(product.left)
         largest, ratios = self.rows[product.left]
@@ -193,7 +195,8 @@ class ScaledRows(FixedColumns):
     def _divide(self, left: ir.Value) -> list[ir.Node]:
         """Return the nodes that divide each row of an activation by its largest magnitude.
 
-        The largest magnitudes and the quotients are recorded in `rows`, for `emit_product`.
+        A row of zeros is divided by `MIN_MAGNITUDE`. The values of the divisors and of the
+        quotients are stored in `self.rows`, for `emit_product`.
         """
         name = left.name
         axes = (

@@ -178,10 +178,11 @@ def replace_product(graph: ir.Graph, product: FloatProduct, nodes: list[ir.Node]
 def quantise(model: ir.Model, codec: Codec, means: Mapping[str, Floats]) -> None:
     """Store the parameter matrix of every product in integers, in place, in the format of `codec`.
 
-    `means` are the channel means of the activations, by the name of the matrix. Rounding a matrix
-    changes the mean of the product, which is most of the error if the activations are similar to
-    each other. The difference is added to the bias of the product, or to a new bias if it has none
-    (Nagel et al. 2019, arXiv 1906.04721).
+    `means` are the channel means of the activations, by the name of the matrix. Every matrix must
+    have them. Rounding a matrix changes the mean of the product, which is most of the error if the
+    activations are similar to each other. The difference is added to the bias of the product, or to
+    a new bias if it has none (Nagel et al. 2019, arXiv 1906.04721). If the activations may contain
+    rows of padding, it is added only to the numbers of a bias that are not zero.
     """
     graph = model.graph
     for product in list(find_products(graph)):
@@ -221,10 +222,9 @@ REORDERING_OPERATORS = frozenset(
 
 
 def _is_padded(value: ir.Value) -> bool:
-    """Return whether a value may contain rows of zeros from a `Pad` node. The products of such rows
-    need no correction.
+    """Return whether a value may contain rows of zeros from a `Pad` node.
 
-    Nodes that only move rows are followed to their inputs.
+    Nodes that only move rows (`REORDERING_OPERATORS`) are followed to their inputs.
     """
     node = value.producer()
     if node is None or node.op_type not in REORDERING_OPERATORS:

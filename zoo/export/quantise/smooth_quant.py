@@ -61,8 +61,9 @@ def _affine_parameters(node: ir.Node) -> list[ir.Value]:
     """Return the scale, or scale and shift, of the norm whose last node is `node`.
 
     A norm is a `LayerNormalization` or `RMSNormalization`, or a decomposed one, which ends in
-    `x * scale` or `x * scale + shift`. Return an empty list for other nodes, and if other nodes
-    read the parameters too.
+    `x * scale` or `x * scale + shift`. The computation of `x` is not examined, so that any such
+    `Mul` or `Add` counts. Return an empty list for other nodes, and if other nodes read the
+    parameters too.
     """
     if node.op_type in ("LayerNormalization", "RMSNormalization"):
         parameters = list(node.inputs[1:])

@@ -31,7 +31,8 @@ class Footprint:
     Arguments:
         load: seconds that loading takes.
         peak: largest memory in bytes while the file loads and runs, relative to the memory before;
-            None if the system does not report it.
+            None if the system does not report it. It includes an earlier peak of the process if the
+            system cannot reset that.
         resident: memory in bytes after the runs, relative to the memory before.
     """
 
@@ -57,7 +58,11 @@ def measure_footprint(file: Path, specs: Sequence[InputSpec], threads: int) -> F
 
 
 def measure_in_process(file: Path, specs: Sequence[InputSpec], threads: int) -> Footprint:
-    """Load and run a file in this process, and return its load time and memory."""
+    """Load a file in this process, run it `MEASURED_RUNS` times on random inputs, and return its
+    load time and memory.
+
+    The arguments are those of `measure_footprint`.
+    """
     feeds = draw_inputs(specs)
     # Reset the peak, which imports reached before. Where that is not possible, the peak of the
     # imports counts, which is less than most files need.

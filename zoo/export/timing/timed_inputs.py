@@ -50,7 +50,8 @@ def fix_input_shapes(
     """Return the inputs of a file with a number for each dimension.
 
     The first dimension is the batch. Height and width are the last two of four dimensions of
-    floats, and the second and third of bytes. The second dimension of a text counts its tokens.
+    floats, and the second and third of bytes. The second dimension of a text counts its tokens; an
+    open one becomes `OPEN_TEXT_TOKENS`.
 
     **Arguments:**
 
@@ -59,7 +60,8 @@ def fix_input_shapes(
     - `batch`: batch size in place of an open dimension; 1 if it is None.
     - `size`: (height, width) in place of open dimensions; `default_size` if it is None.
     - `default_size`: (height, width) of images without a requested size.
-    - `sample`: arrays to run the file on, by input. They and their shapes replace random values.
+    - `sample`: arrays to run the file on, by input. They and their shapes replace random values,
+      and are not compared with `batch`, `size` or the declared shape.
 
     **Raises** `BadRequest` if the file has another fixed batch or size, or leaves another dimension
     open, and `BadFile` for an input type that no random numbers are drawn for.

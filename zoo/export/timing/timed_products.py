@@ -80,7 +80,8 @@ def timed_products(model: ir.Model, specs: Sequence[InputSpec]) -> Products:
     """Return the matrix products and convolutions that one run of a model computes.
 
     `specs` fix the shapes of its inputs, in place. Products in the bodies of `If`, `Loop` and
-    `Scan` are listed as not analysed, because the number of their runs is not known.
+    `Scan` are listed as not analysed, because the number of their runs is not known. So are
+    products of unknown shapes, and other operators with a name of `SUSPECTS` in theirs.
     """
     shapes = {spec.name: spec.shape for spec in specs}
     for value in model.graph.inputs:
