@@ -67,6 +67,16 @@ def from_the_last(x):
     return lax.scan(lambda h, row: (jnp.tanh(row @ w + h @ r),) * 2, first, rounds)
 
 
+def added(x):
+    """Run a loop whose inputs are added to the product of the state, without weights."""
+    r = np.random.default_rng(7).standard_normal((H, H)).astype(np.float32) / 2
+    return lax.scan(
+        lambda h, row: (jnp.tanh(row + h @ r),) * 2,
+        jnp.zeros((x.shape[0], H)),
+        jnp.swapaxes(x, 0, 1),
+    )
+
+
 def gru(inner):
     """Return a loop over a GRU cell. ``inner`` computes the state's part of the new state, from the
     state, the reset gate and a matrix."""
@@ -131,6 +141,8 @@ PROGRAMS = [
     Case("of two inputs", of_two, (("B", 7, D), ("B", 7, D - 1)), ops={"RNN": 1, "Concat": 1},
          tags=DEFAULT),
     Case("from the last", from_the_last, CLOSED, ops={"RNN": 1, "Scan": 0}, tags=DEFAULT),
+    *(Case(f"inputs of {width} added", added, ((3, 7, width),), ops={"RNN": 1, "Scan": 0},
+           tags=DEFAULT) for width in (1, H)),
     *(Case(f"gru, reset {name}", gru(inner), CLOSED, ops={"GRU": 1, "Scan": 0}, tags=DEFAULT)
       for name, inner in {"first": lambda h, reset, r: (reset * h) @ r,
                           "last": lambda h, reset, r: reset * (h @ r + 0.5)}.items()),

@@ -175,17 +175,22 @@ class Reader:
         return None
 
     def _match_unweighted(self, view: View) -> list[GateTerm] | None:
-        """Return an input that is added without weights as a product with the identity matrix.
+        """Return an input that is added without weights as a product with the identity matrix, or
+        with ones if it is the same for all features.
 
-        Return None if the value is no input of the width of the state.
+        Return None if the value is no input, or if it is a part of one.
         """
         feature = self.body.feature
         size = self.body.state.shape[feature]
         term = self._match_source(exchange_feature_axis(view, feature))
-        if term is None or term.kind != "x" or not dims.is_static(size):
+        if term is None or term.kind != "x" or term.source is None or not dims.is_static(size):
             return None
-        unit = const(np.eye(size), view.base.dtype)
-        return [replace(term, weights=self.body.select(unit, (feature, INNER)))]
+        width = dims.size_product([factor.size for factor in term.source.groups[INNER]])
+        if not dims.is_static(width) or width not in (1, size):
+            return None
+        unit = np.eye(size) if width == size else np.ones((size, 1))
+        weights = self.body.select(const(unit, view.base.dtype), (feature, INNER))
+        return [replace(term, weights=weights)]
 
     def _match_product(self, view: View) -> list[GateTerm] | None:
         """Return the terms of a product of a value that differs among rounds and weights that do
