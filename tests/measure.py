@@ -335,8 +335,9 @@ all dynamic.
 PRECISION_TEXT = f"""## In each precision
 
 Each number is the smallest cosine between an output of the file and the same output of the model in
-JAX in float32. The files have opset {PRECISION_OPSET} and run in ONNX Runtime on a CPU. bfloat16 is missing,
-because ONNX Runtime has few CPU kernels for bfloat16. The second size of each model is not square.
+JAX in float32. The files have opset {PRECISION_OPSET} and run in ONNX Runtime on a CPU. bfloat16
+is missing, because ONNX Runtime has few CPU kernels for bfloat16. The second size of each model is
+not square.
 """
 
 
