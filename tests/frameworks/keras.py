@@ -198,7 +198,7 @@ EXCLUDED = {
     "MaxNumBoundingBoxes": "it pads dictionaries of boxes for training",
     **dict.fromkeys(WORDS, "it accepts or returns strings, in Python"),
     "FlaxLayer": "it requires TensorFlow for tracing; you can convert the Linen module itself",
-    **dict.fromkeys(("TFSMLayer", "TorchModuleWrapper"), "it contains a module of another framework"),
+    **dict.fromkeys(("TFSMLayer", "TorchModuleWrapper"), "it wraps a module of another framework"),
 }
 """Public layers without a row, with the reason."""
 
