@@ -301,9 +301,10 @@ JIT_COLUMNS = (
 
 JIT_TITLE = "Time of files over that of jax.jit, the median of each group"
 
-VS_JIT = """These tables compare the files of functions with `jax.jit` of the same functions, for two
-sizes of the inputs. The parameters of the functions are constants, and the functions were converted
-with the default options. A ratio is the fastest run of the file, divided by the fastest run of XLA.
+VS_JIT = """These tables compare the files of functions with `jax.jit` of the same functions, for
+two sizes of the inputs. The parameters of the functions are constants, and the functions were
+converted with the default options. A ratio is the fastest run of the file, divided by the fastest
+run of XLA.
 The file and the function ran in turns in one process with two threads, with ONNX Runtime 1.32 on
 two cores. The inputs of XLA were JAX arrays, which need no conversion. `python
 benchmarks/against_jit.py --json benchmarks/results/performance.json` measures the ratios.

@@ -13,9 +13,9 @@ If a newer version has fixed a fault, the fault is in a separate section. The co
 these faults, unless the target is limited to newer versions (`onnxruntime>=1.32`).
 """
 
-SUMMARY = """The column "by the standard" describes the correct behaviour. If it is not obvious, this column also
-describes what the runtime does. The column "the converter" describes how the converter avoids the
-fault.
+SUMMARY = """The column "by the standard" describes the correct behaviour. If it is not obvious,
+this column also describes what the runtime does. The column "the converter" describes how the
+converter avoids the fault.
 
 The tables in `tests/judges/habits` contain a minimal file for each fault, with the inputs, the
 correct result and the result of the runtime. `tests/judges/test_habits.py` runs these files. The
@@ -77,7 +77,7 @@ def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
 def _kernels() -> Iterator[str]:
     seen = " and ".join(VERSIONS["onnxruntime"])
     yield f"## Types without a kernel in ONNX Runtime {seen} at opset {kernels.OPSET}\n"
-    yield "The standard allows these types for the operators. ONNX Runtime has no kernels for these types."
+    yield "The standard allows these types for the operators. ONNX Runtime has no kernels for them."
     yield "float16 is not in the table, because ONNX Runtime converts float16 itself.\n"
     yield "| types without a kernel | operators |"
     yield "|---|---|"
