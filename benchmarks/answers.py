@@ -439,20 +439,23 @@ def measure(label: str, results: Results, options: argparse.Namespace) -> None:
 PEERS = ("zoo, opset 23", "torch, opset 23", "zoo, opset 18", "torch, opset 18", "Optimum")
 TIMED = (*PEERS[:2], "zoo, int8", *PEERS[2:])
 
-DIFFERENCES = """The largest difference of any output from PyTorch, beside the largest number of an
-output: at the size that is timed, and at two others that are no squares, where PyTorch's network
-takes them. The weights are seeded, and the networks as large as published ones. The cosines are the
-least of all outputs, on two photographs. A network that finds things ranks places first: what
-PyTorch gives for pictures that rounding moves is as right, and low precisions are held to what they
-say of things.
+DIFFERENCES = """The table shows the largest difference of any output from PyTorch, and the largest
+value of an output. It includes the size that is used for the times and, if the network in PyTorch
+supports them, two sizes that are not square. The networks have the size of published networks, and
+their weights are random numbers from a seed. The cosines are the smallest cosines of all outputs on
+two photographs. A network that detects objects first ranks positions, so a rounding error can
+change the selected positions. For such a network, the outputs of PyTorch for slightly perturbed
+pictures also count as right, and the files of lower precision are compared only by the detected
+objects.
 """
 
-NODES = """Nodes of each file, and how many of them are `Attention`, beside those of
-`torch.onnx.export(dynamo=True)` and of Optimum.
+NODES = """This table shows the number of nodes of each file, with the number of `Attention`
+nodes in brackets. The other columns are files of `torch.onnx.export(dynamo=True)` and of Optimum.
 """
 
-SPEED = """The fastest run of each file on one picture, one text, and one thread, over that of the
-network's matrix products alone, in turns in one process. A ratio can be below 1 in int8 alone.
+SPEED = """Each number is the fastest run of a file, divided by the fastest run of the matrix
+products of the network alone. The files ran in turns in one process, with one picture, one text and
+one thread. Only int8 files can have a ratio below 1.
 """
 
 

@@ -42,10 +42,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "answers.md"
 
 PictureBoxes = list[list[Box]]
 
-WORDS = """Mean average precision of `boxes_digits` in percent, over overlaps from 50 to 95 %, on
-{canvases} canvases with {digits} digits that it was not trained on. How far do boxes move that JAX
-is surer of than {sure:.0%}? In pixels of the canvas of {side} x {side}: the largest distance of an
-edge, and the mean.
+WORDS = """The table shows the mean average precision of `boxes_digits` in percent, for overlaps
+from 50 to 95 %, on {canvases} canvases with {digits} digits that the network was not trained on. It
+also shows the largest and the mean distance of an edge from the same edge in JAX, for boxes whose
+score in JAX is above {sure:.0%}. The distances are in pixels of the canvas of {side} x {side}.
 """
 
 

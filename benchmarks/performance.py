@@ -251,25 +251,27 @@ def with_numbers(page: str, content: Row) -> str:
 
 INTRODUCTION = """# Performance
 
-This page compares the speed of our files with the files of other exporters, and the time and memory
-of an export. `python benchmarks/peers.py --json benchmarks/results/performance.json` measures them,
-and `python benchmarks/performance.py benchmarks/results/performance.json` writes this page.
+This page compares the speed of our files with the speed of the files of other exporters. It also
+compares the time and the memory of an export. `python benchmarks/peers.py --json
+benchmarks/results/performance.json` measures the numbers, and `python benchmarks/performance.py
+benchmarks/results/performance.json` writes this page.
 """
 
-SPEED = """Each number is the fastest run of a file, divided by the fastest run of the network's
-matrix products alone, as ONNX Runtime multiplies them in float32. A ratio of 1.10 means that the
-products take ten parts of the time and everything else takes one. int8 files multiply integers, so
-their ratio can be below 1.
+SPEED = """Each number is the fastest run of a file, divided by the fastest run of the matrix
+products of the network alone in ONNX Runtime and float32. For example, a ratio of 1.10 means that
+all other operators take a tenth of the time of the matrix products. int8 files multiply integers,
+so their ratio can be below 1.
 
-The files of a table ran in turns in one process, with ONNX Runtime's CPU provider, on images of 224
-x 224 pixels. `python benchmarks/integers.py operators` prints the time of each operator.
+The files of a table ran in turns in one process, with the CPU provider of ONNX Runtime, on images
+of 224 x 224 pixels. `python benchmarks/integers.py operators` prints the time of each operator.
 """
 
-EXPORT = """A separate process wrote each file, all from the same checkpoint of random weights.
+EXPORT = """A separate process wrote each file. All files have the weights of the same checkpoint
+with random weights.
 
-- `zoo export` writes the file at opset 23 without verification, as the other exporters do. `zoo
-  build` writes all files of a folder and verifies them.
-- *seconds* is the elapsed time. *of processors* is the processor time of all cores together, which
+- `zoo export` writes the file at opset 23. It does not verify the file, because the other exporters
+  do not verify their files. `zoo build` writes and verifies all files of a folder.
+- *seconds* is the elapsed time. *of processors* is the total processor time of all cores, which
   depends less on the load of the machine.
 - *error* is the largest absolute difference of `last_hidden_state` from the network in JAX, on the
   photograph.
@@ -299,44 +301,47 @@ JIT_COLUMNS = (
 
 JIT_TITLE = "Time of files over that of jax.jit, the median of each group"
 
-VS_JIT = """These tables compare files of functions with `jax.jit` of the same functions, at two
-sizes of inputs. The functions have their parameters as constants, and were converted with the
-default options. A ratio is the fastest run of the file, divided by the fastest run of XLA. File and
-function ran in turns in one process on two threads, with ONNX Runtime 1.32 on two cores. The inputs
-of XLA were JAX arrays, which need no conversion. `python benchmarks/against_jit.py --json
-benchmarks/results/performance.json` measures the ratios.
+VS_JIT = """These tables compare the files of functions with `jax.jit` of the same functions, for
+two sizes of the inputs. The parameters of the functions are constants, and the functions were
+converted with the default options. A ratio is the fastest run of the file, divided by the fastest
+run of XLA.
+The file and the function ran in turns in one process with two threads, with ONNX Runtime 1.32 on
+two cores. The inputs of XLA were JAX arrays, which need no conversion. `python
+benchmarks/against_jit.py --json benchmarks/results/performance.json` measures the ratios.
 """
 
-JIT_REASONS = """A ratio far above 1 has one of these reasons:
+JIT_REASONS = """There are several reasons for a ratio that is much larger than 1:
 
-- **Loops over few numbers.** ONNX Runtime executes a loop node by node: 1 µs for each step and 0.3
-  µs for each node, whatever the node computes. XLA compiles the step, which then takes 10 to 100
-  ns. The converter computes everything that does not depend on the previous step for all steps at
-  once, and unrolls a loop of few nodes. It does nothing more. Rewriting nodes does not change the
-  time of a node, and most of the time of a network is in its matrix products. Recurrences
-  therefore stay slow:
-  - `discounted returns` and `kalman filter` are recurrences of few nodes.
-  - A step of a differential equation of three numbers is 55 nodes or more, and takes 17 µs
+- **Loops over few numbers.** ONNX Runtime executes a loop node by node. This takes 1 µs for each
+  step and at least 0.3 µs for each node. XLA compiles the step, which then takes 10 to 100 ns. The
+  converter moves all computations that do not depend on the previous step out of the loop, and
+  unrolls a loop with few nodes. It does not optimize loops further, because this would not change
+  the time of a node, and a network spends most of its time in matrix products. For this reason,
+  recurrences are slow:
+  - `discounted returns` and `kalman filter` are recurrences with few nodes.
+  - A step of a differential equation with three numbers has at least 55 nodes and takes 17 µs
     (`lorenz`, `hunters`, `euler` and `odeint`).
-  - A step of `collatz` is 8 nodes and takes 2 µs. XLA takes 60 ns.
+  - A step of `collatz` has 8 nodes and takes 2 µs. XLA takes 60 ns.
   - `edit distance` has 1,600 steps of a loop inside a loop.
-  - A step of `ctc loss` has three sums of exponentials with 9 nodes each, which keep the digits of
-    `logaddexp`.
-- **Stencils of small arrays.** A step of `heat equation` adds 1,024 numbers 12 times. XLA compiles
-  all of it to one loop over the array and takes 1 µs. In the file, each node takes 0.5 µs. `descent
-  of energy` is 30 such nodes.
-- **Decompositions.** XLA calls LAPACK, which is compiled. The file has a loop over columns. A step
-  is 6 nodes (`cholesky`), 8 (`solve`), 19 (`lu`) or 23 (`qr`), each of 0.3 µs. For a matrix of 32
-  rows, these nodes alone take three to five times as long as LAPACK takes in all. `eigh` and `svd`
-  take about twelve steps. A step does all of Jacobi's rotations at once, in 70 nodes with ten
-  matrix products, and takes 50 µs. `svd`, `lstsq` and `pinv` also need a QR decomposition.
-- **`Where`.** A selection between two arrays of 150,000 numbers by an irregular condition takes 1.0
-  ms. An addition of these arrays takes 0.03 ms. A search in a table (`jnp.interp`,
+  - A step of `ctc loss` has three sums of exponentials with 9 nodes each, which have the same
+    precision as `logaddexp`.
+- **Stencils on small arrays.** A step of `heat equation` adds 1,024 numbers 12 times. XLA compiles
+  the step to a single loop over the array, which takes 1 µs. In the file, each node takes 0.5 µs.
+  `descent of energy` has 30 such nodes.
+- **Decompositions.** XLA calls compiled functions of LAPACK. The file has a loop over the columns.
+  A step has 6 nodes (`cholesky`), 8 nodes (`solve`), 19 nodes (`lu`) or 23 nodes (`qr`), and each
+  node takes 0.3 µs. For a matrix with 32 rows, these nodes alone take three to five times as long
+  as LAPACK. `eigh` and `svd` need about twelve steps. A step computes all Jacobi rotations at once,
+  with 70 nodes and ten matrix products, and takes 50 µs. `svd`, `lstsq` and `pinv` also need a QR
+  decomposition.
+- **`Where`.** A selection between two arrays of 150,000 numbers with an irregular condition takes
+  1.0 ms. The addition of these arrays takes 0.03 ms. A search in a table (`jnp.interp`,
   `jnp.histogram`) consists mostly of selections.
-- **Random draws.** A Threefry hash is 100 nodes, five for each of its 20 rounds, so that the
-  smallest draw takes 40 µs. If each key is derived from the one before (`keys of a loop`), every
-  step takes that long. Draws by rejection continue for all lanes until the last lane is accepted,
-  as in XLA's vectorised loop. On a CPU, XLA computes the lanes of `gamma` one after the other.
+- **Random numbers.** A Threefry hash has 100 nodes, which are five nodes for each of the 20 rounds.
+  For this reason, the smallest call takes 40 µs. If each key is computed from the previous key
+  (`keys of a loop`), each step takes 40 µs. Rejection sampling continues for all lanes until the
+  last lane is accepted, as in the vectorised loop of XLA. On a CPU, XLA computes the lanes of
+  `gamma` one after the other.
 """
 
 
@@ -365,7 +370,7 @@ def jit_section(rows: Sequence[Row]) -> Iterator[str]:
     )
     yield from table(["group", "programs", *headings], group_rows)
     yield JIT_REASONS
-    yield f"The last four columns are those of the {SIZES[1]} size.\n"
+    yield f"The last four columns are for the {SIZES[1]} size.\n"
     yield from table(
         ["program", *SIZES, *(heading for heading, _, _ in JIT_COLUMNS)],
         [

@@ -303,29 +303,41 @@ PRECISION_COLUMNS = NAMED | {
 
 INTRODUCTION = """# Models, measured
 
-How far our networks and their files are from the networks of others. The weights are seeded random
-ones; every number is a largest difference over all outputs. `python -m tests.measure` measures it.
+This page shows how much the outputs of our networks and their files differ from other
+implementations of the same networks. All weights are random numbers from a seed. Unless the text
+says otherwise, each number is the largest absolute difference over all outputs. Run `python -m
+tests.measure` to measure the numbers.
 
 ## Against other implementations
 
-One representative of each family at its native size. The others have the same weights:
-unmodified Equimo 1.1.0 in JAX (difference relative to the largest output), transformers in PyTorch
-(absolute; features are of unit size, the logits of EoMT's masks reach 40). `ONNX N` is the file at
-opset N in ONNX Runtime against our model in JAX. ViT-5 is compared with stored outputs of Equimo
-2.7.0, which wants a newer Python, in `tests/zoo/architectures/test_vit_families.py`.
+The table has one model of each family, at its native image size. All implementations have the same
+weights.
+
+- `Equimo (rel)` compares our model with unmodified Equimo 1.1.0 in JAX. The difference is relative
+  to the largest output.
+- `transformers` compares our model with the model of transformers in PyTorch. Most features are
+  about 1 in size. The logits of the masks of EoMT reach 40.
+- `ONNX 18` to `ONNX 24` compare the file at this opset in ONNX Runtime with our model in JAX.
+
+The test `tests/zoo/architectures/test_vit_families.py` compares ViT-5 with stored outputs of Equimo
+2.7.0, because this version of Equimo requires a newer version of Python.
 """
 
 GOLDEN_TEXT = """## Against the original networks
 
-Outputs that the original PyTorch code gave for the same seeded checkpoint, at every size there
-is (`tests/golden/`). *Open size* is one file whose batch, height and width are all free.
+The numbers are differences from the outputs that the original PyTorch code computed for the same
+seeded checkpoint. `tests/golden/` contains these outputs at several sizes, and the table has a row
+for each size. *Open size* is a single file in which the batch size, the height and the width are
+all dynamic.
 """
 
 
 PRECISION_TEXT = f"""## In each precision
 
-The least cosine of a file's outputs to those of JAX in float32, at opset {PRECISION_OPSET} and in
-ONNX Runtime on a CPU, which has no kernels for bfloat16. The second size of each is no square.
+Each number is the smallest cosine between an output of the file and the same output of the model in
+JAX in float32. The files have opset {PRECISION_OPSET} and run in ONNX Runtime on a CPU. bfloat16
+is missing, because ONNX Runtime has few CPU kernels for bfloat16. The second size of each model is
+not square.
 """
 
 

@@ -11,8 +11,8 @@ from tests.coverage.tables import Use, uses_by_primitive
 
 HEAD = """# Can my function be converted?
 
-Ask the converter. It traces the function without writing anything, and names all that it would
-refuse, with the lines of your code:
+Call `converter.explain`. It traces your function without writing a file. It lists all operations
+that cannot be converted, with the lines of your code:
 
 ```python
 import jax
@@ -27,20 +27,26 @@ def network(x):
 print(converter.explain(network, [("batch", 8)]))
 ```
 
-Or look up what JAX calls its steps: `jax.make_jaxpr(network)(jnp.ones((2, 8)))` prints them. The
-tables below have every primitive of JAX {jax} and of Equinox. What is refused has
-[its reason](#refused). Nearly everything else is a [public primitive](#public-primitives).
+You can also search for the primitives of your function in the tables on this page.
+`jax.make_jaxpr(network)(jnp.ones((2, 8)))` prints the primitives. The tables contain all primitives
+of JAX {jax} and of Equinox. If a primitive cannot be converted, it is in the [table of refused
+primitives](#refused) with the reason. Most of the other primitives are [public
+primitives](#public-primitives).
 
 <div class="find-in-tables" data-label="Find a primitive" data-example="cumsum">
 Your browser finds a name with Ctrl+F.
 </div>
 
-- **How** the converter treats it. *A rule* writes ONNX operators for it. *A function in its place*:
-  a JAX function that computes the same is traced instead. *Another form*: the passes rewrite it as
-  other primitives. *Inlined*: it only wraps a function, which is converted.
-- **Opsets**: the oldest opset that has it; a second number is a newer opset with a better operator.
-- **Dtypes** are those that a test finds right in ONNX Runtime, or *all* that JAX has for it.
-- **Operators** are those that the file of a short test has, with the opset where they depend on it.
+- **How** describes how the converter handles the primitive. *A rule*: a rule writes ONNX operators
+  for the primitive. *A function in its place*: the converter traces a JAX function that computes
+  the same result. *Another form*: the passes rewrite the primitive as other primitives. *Inlined*:
+  the primitive only wraps a function, and this function is converted.
+- **Opsets** contains the oldest opset that supports the primitive. A second number is a newer opset
+  with a better operator.
+- **Dtypes** contains the dtypes for which a test has checked the result in ONNX Runtime, or *all*
+  if these are all dtypes that JAX supports for the primitive.
+- **Operators** contains the operators in the file of a short test. If the operators depend on the
+  opset, the cell also contains the opset.
 """
 
 FLOATS = ("float32", "float16", "bfloat16")

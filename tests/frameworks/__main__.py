@@ -5,14 +5,14 @@ from tests.frameworks.rows import PAGE, example, line
 
 HEAD = """# Frameworks
 
-You can convert models of these frameworks without changes. The converter patches nothing, and you
-need no base class. [Flax NNX](frameworks/flax-nnx.md), [Flax Linen](frameworks/flax-linen.md),
-[Equinox](frameworks/equinox.md), [Keras 3](frameworks/keras.md) and [Haiku](frameworks/haiku.md)
-each have a page with a complete model and common errors.
+You can convert models of these frameworks without changes. The converter does not patch the
+frameworks, and you do not need a base class. There is a page with a complete model and common
+errors for [Flax NNX](frameworks/flax-nnx.md), [Flax Linen](frameworks/flax-linen.md),
+[Equinox](frameworks/equinox.md), [Keras 3](frameworks/keras.md) and [Haiku](frameworks/haiku.md).
 
-The tables below list the ONNX operators of each layer, in a file of opset 23. The batch size is
-open, unless the framework needs a number. The results of each file in ONNX Runtime equal those of
-JAX.
+The following tables list the ONNX operators of each layer at opset 23. The batch size is dynamic,
+unless the framework requires a number. For each file, the results in ONNX Runtime are equal to the
+results of JAX.
 """
 
 
@@ -24,7 +24,7 @@ def section(framework: Framework) -> str:
     lines += ["| layer | operators |", "|---|---|"]
     lines += [line(row, row.convert()[1]) for row in framework.rows()]
     if excluded := framework.excluded():
-        lines += ["", "Not in the table:", ""]
+        lines += ["", "These layers are not in the table:", ""]
         lines += [f"- `{name}`: {reason}" for name, reason in excluded.items()]
     return "\n".join(lines)
 

@@ -124,8 +124,8 @@ ROWS = [
     Row("GRUCell, over time", over_time(nn.GRUCell), SEQUENCE),
 ]  # fmt: skip
 EXCLUDED = {
-    "StateIndex": "where a layer keeps its state: it computes nothing",
-    "StatefulLayer": "the base of layers with state",
+    "StateIndex": "it stores the state of a layer and computes nothing",
+    "StatefulLayer": "the base class of layers with state",
 }
 """Public layers without a row, with the reason."""
 

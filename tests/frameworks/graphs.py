@@ -76,8 +76,8 @@ ROWS = [
 ]  # fmt: skip
 
 EXCLUDED = {
-    "GraphNetGAT": "GraphNetwork with a function in place of its sums, as GAT has one",
-    "partition_softmax": "segment_softmax of ids that it makes from counts",
+    "GraphNetGAT": "a GraphNetwork with a function instead of its sums, as in GAT",
+    "partition_softmax": "segment_softmax with ids that it computes from counts",
 }
 """Public layers without a row, with the reason."""
 LAYERS = (

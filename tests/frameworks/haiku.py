@@ -125,13 +125,13 @@ ROWS = [
     Row("nets.VectorQuantizerEMA", quantised(hk.nets.VectorQuantizerEMA, decay=0.9), SEQUENCE),
 ]  # fmt: skip
 
-TREE = "changes parameters between training steps: it is no layer"
+TREE = "it changes parameters between training steps and is not a layer"
 EXCLUDED = {
-    "RNNCore": "the base of all cores",
+    "RNNCore": "the base class of all cores",
     "EMAParamsTree": TREE,
     "SNParamsTree": TREE,
-    "nets.ResNet": "the base of all ResNets",
-    **{f"nets.ResNet{blocks}": "a ResNet of more blocks" for blocks in (34, 101, 152, 200)},
+    "nets.ResNet": "the base class of all ResNets",
+    **{f"nets.ResNet{blocks}": "a ResNet with more blocks" for blocks in (34, 101, 152, 200)},
 }
 """Public layers without a row, with the reason."""
 

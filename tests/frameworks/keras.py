@@ -189,16 +189,16 @@ PREPROCESSING = [
 ROWS = [*LAYERS, *SEQUENCES, *PREPROCESSING]
 WORDS = ("HashedCrossing", "Hashing", "IntegerLookup", "StringLookup", "TextVectorization")
 EXCLUDED = {
-    "Equalization": "Keras itself cannot put it into a model of named batch",
+    "Equalization": "Keras cannot use it in a model with a dynamic batch size",
     "MelSpectrogram": "to come with complex numbers",
-    **dict.fromkeys(("Layer", "Wrapper"), "a base of other layers"),
-    "InputLayer": "stands for an input",
-    "Pipeline": "a list of preprocessing layers that are here",
-    **dict.fromkeys(("MixUp", "CutMix"), "mixes images with their labels, in training alone"),
-    "MaxNumBoundingBoxes": "pads dictionaries of boxes for training",
-    **dict.fromkeys(WORDS, "takes or gives strings, in Python"),
-    "FlaxLayer": "asks for tensorflow, to trace with; a Linen module converts by itself",
-    **dict.fromkeys(("TFSMLayer", "TorchModuleWrapper"), "holds a module of another framework"),
+    **dict.fromkeys(("Layer", "Wrapper"), "a base class of other layers"),
+    "InputLayer": "it represents an input",
+    "Pipeline": "a list of preprocessing layers, which are in the table",
+    **dict.fromkeys(("MixUp", "CutMix"), "it mixes images with their labels, only in training"),
+    "MaxNumBoundingBoxes": "it pads dictionaries of boxes for training",
+    **dict.fromkeys(WORDS, "it accepts or returns strings, in Python"),
+    "FlaxLayer": "it requires TensorFlow for tracing; you can convert the Linen module itself",
+    **dict.fromkeys(("TFSMLayer", "TorchModuleWrapper"), "it wraps a module of another framework"),
 }
 """Public layers without a row, with the reason."""
 

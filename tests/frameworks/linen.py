@@ -111,9 +111,9 @@ ROWS = [
     Row("Module, under nn.jit", linen(nn.jit(Block)()), SEQUENCE),
 ]  # fmt: skip
 
-EIGHT = "8-bit products of training, in float8 types that ONNX Runtime's kernels do not take"
+EIGHT = "8-bit products for training in float8, for which ONNX Runtime has no kernels"
 EXCLUDED = {
-    "RNNCellBase": "the base of all cells",
+    "RNNCellBase": "the base class of all cells",
     **dict.fromkeys(("Fp8DirectDotGeneralOp", "Fp8DotGeneralOp", "Fp8Einsum"), EIGHT),
     "NANOOFp8DotGeneralOp": EIGHT,
 }

@@ -135,7 +135,7 @@ ROWS = [
     Row("Module, its gradient", nnx_(lambda rngs: nnx.Linear(4, 5, rngs=rngs),
         lambda m, x: nnx.grad(lambda m: jnp.sum(m(x) ** 2))(m))),
 ]  # fmt: skip
-EXCLUDED = {"RNNCellBase": "the base of all cells"}
+EXCLUDED = {"RNNCellBase": "the base class of all cells"}
 """Public layers without a row, with the reason."""
 
 

@@ -7,19 +7,20 @@ from tests.judges.habits import TABLES, TITLES, VERSIONS, Arrays, Habit, Runtime
 
 INTRODUCTION = """# What runtimes get wrong
 
-This page lists faults of runtimes and operators that they cannot run, for files that are right by
-the standard. Each fault was observed on CPUs, in all versions of its heading. A fault that a newer
-version has fixed is below a separate heading. The converter avoids such a fault too, unless the
-target names newer versions only (`onnxruntime>=1.32`).
+This page lists the known faults of runtimes, and operators that a runtime cannot run, for files
+that are valid by the ONNX standard. We observed each fault on CPUs, in all versions in the heading.
+If a newer version has fixed a fault, the fault is in a separate section. The converter also avoids
+these faults, unless the target is limited to newer versions (`onnxruntime>=1.32`).
 """
 
-SUMMARY = """The column "by the standard" has the right behaviour and, where it helps, what the
-runtime does instead. The column "the converter" says how the converter avoids the fault.
+SUMMARY = """The column "by the standard" describes the correct behaviour. If it is not obvious,
+this column also describes what the runtime does. The column "the converter" describes how the
+converter avoids the fault.
 
-The tables in `tests/judges/habits` have a minimal file for each fault, with its inputs, the right
-result and the result of the runtime. `tests/judges/test_habits.py` runs these files, and the
-documentation site shows them (`python docs/build.py`). `python -m tests.judges.habits` writes this
-page.
+The tables in `tests/judges/habits` contain a minimal file for each fault, with the inputs, the
+correct result and the result of the runtime. `tests/judges/test_habits.py` runs these files. The
+documentation site also shows these files (`python docs/build.py`). Run `python -m
+tests.judges.habits` to write this page.
 """
 
 DETAILS = """Each fault has a minimal file in ONNX's text form (`onnx.parser.parse_model`), the
@@ -76,8 +77,8 @@ def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
 def _kernels() -> Iterator[str]:
     seen = " and ".join(VERSIONS["onnxruntime"])
     yield f"## Types without a kernel in ONNX Runtime {seen} at opset {kernels.OPSET}\n"
-    yield "The standard allows these types for an operator. ONNX Runtime has no kernel for them."
-    yield "float16 is not in the table, because ONNX Runtime converts it by itself.\n"
+    yield "The standard allows these types for the operators. ONNX Runtime has no kernels for them."
+    yield "float16 is not in the table, because ONNX Runtime converts float16 itself.\n"
     yield "| types without a kernel | operators |"
     yield "|---|---|"
     for types, operators in kernels.MISSING.items():
