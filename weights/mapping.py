@@ -542,14 +542,17 @@ def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor
         condition = "which a file may contain only if all values are zero"
         raise BadValues(f"the model has no place for {_list_names(wrong)}, {condition}: {advice}")
     for pattern, original in naming.copies:
+        # A file may leave out an optional original. Its copies are then refused.
         copies = sorted(key for key in keys if _pattern(pattern).fullmatch(key))
-        if wrong := [key for key in copies if not _is_copy(file[key], file[original])]:
+        if wrong := [key for key in copies if not _is_copy(file[key], file.get(original))]:
             raise BadValues(f"{_list_names(wrong)} must repeat {original} and does not: {advice}")
 
 
-def _is_copy(copy: LazyTensor, original: LazyTensor) -> bool:
+def _is_copy(copy: LazyTensor, original: LazyTensor | None) -> bool:
     """Return True if two tensors contain floats and have the same shape and equal values. NaN
-    equals NaN. Return False if one of them does not contain floats."""
+    equals NaN. Return False if there is no original, or if one of them does not contain floats."""
+    if original is None:
+        return False
     comparable = copy.dtype in FLOATS and original.dtype in FLOATS and copy.shape == original.shape
     return comparable and np.array_equal(copy.read(), original.read(), equal_nan=True)
 

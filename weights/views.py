@@ -290,13 +290,14 @@ def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
 
 
 def summarize_names(names: Iterable[str]) -> str:
-    """Return a short text that names the modules of many tensors, such as `head.*, decoder.*`.
+    """Return a short text that names the modules of many tensors, such as `head.*,
+    decoder.layers.*`.
 
     Modules are shortened to two segments and end before the number of a block. The six with the
     most tensors are named, and the number of the others follows. A module with one tensor has no
     `.*`. The text is empty if there are no names.
     """
-    counts = Counter(re.sub(r"\.[^.]*$", "", re.split(r"\.\d+(?=\.|$)", name)[0]) for name in names)
+    counts = Counter(re.split(r"\.\d+(?=\.|$)|\.[^.]*$", name, maxsplit=1)[0] for name in names)
     prefix_counts: Counter[str] = Counter()
     for name, count in counts.items():
         prefix_counts[".".join(name.split(".")[:2])] += count

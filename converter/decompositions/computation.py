@@ -26,7 +26,9 @@ def single_operation(jaxpr: Any) -> str | None:
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2:
         return None
     (eqn,) = jaxpr.eqns
-    is_whole = set(eqn.invars) == set(jaxpr.invars) and eqn.outvars == jaxpr.outvars
+    # A literal is no variable and cannot be hashed.
+    variables = {v for v in eqn.invars if not isinstance(v, jex.Literal)}
+    is_whole = variables == set(jaxpr.invars) and eqn.outvars == jaxpr.outvars
     return str(eqn.primitive.name) if is_whole else None
 
 

@@ -81,9 +81,15 @@ def recogniser(
         SpecError: The formula is not elementwise. The decorator raises this, not `recogniser`.
     """
 
+    if roots and calls:
+        raise SpecError(
+            f"the recogniser '{name}' has roots and calls, which are tried at different times: "
+            "register it twice"
+        )
+
     def register(function: Function) -> Function:
         if roots or calls:
-            operations = (*map(ops.op_by_name, roots), *([ops.named_call] if calls else []))
+            operations = (ops.named_call,) if calls else (*map(ops.op_by_name, roots),)
             match = _of_calls(function, calls) if calls else function
             entry_recogniser = recogniser_from(
                 name, operations, match, lambda _, result, __: result

@@ -145,6 +145,11 @@ def test_recognisers_with_reductions_need_roots():
         converter.recogniser("mean")(lambda x: x / x.sum(-1, keepdims=True))
 
 
+def test_recognisers_have_roots_or_calls():
+    with pytest.raises(converter.SpecError, match="'soft' has roots and calls"):
+        converter.recogniser("soft", roots=("exp",), calls=("softmax",))
+
+
 def test_rules_of_users_replace_built_in_rules():
     """A user's rule replaces the built-in one at every opset, or from the opset ``since`` on."""
 

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import time
+from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.loading import load, naming_of
 from tests.seeded import as_file
 from tests.tiers import default_rows
 from weights import LazyTensor, locate, random_weights
-from weights.errors import MappingError, WeightsNotFound, WrongDigest
+from weights.errors import BadValues, MappingError, WeightsNotFound, WrongDigest
 from weights.initializers import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
 from weights.mapping import SHOWN_NAMES, Rule, map_tensors, plan, source_shapes
 from weights.namings.meta_names import DINOV3_VIT
@@ -22,6 +23,7 @@ from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
 from weights.progress import Quiet
 from weights.sources.locate import PublishedFiles, describe_searched_folders, find_file_or_folder
 from weights.transforms import BIAS, BIAS_OUTER_THIRDS, BIAS_THIRDS, MASKED
+from weights.views import summarize_names
 from zoo.checkpoints.identify import summarize_checkpoint
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.source import GivenCheckpoint
@@ -241,3 +243,28 @@ def test_long_names(kind, tmp_path):
     start = time.process_time()
     assert not summarize_checkpoint(GivenCheckpoint(tmp_path / "w.safetensors")).models
     assert time.process_time() - start < SECONDS
+
+
+def test_a_copy_without_its_original_is_refused(tiny7b):
+    """`mask_token` is optional in this naming, and a copy of it does not fit without it."""
+    naming = replace(DINOV3_VIT, copies=(("copy.weight", "absent.weight"),))
+    file = as_file(tiny7b.state | {"copy.weight": np.zeros(3, np.float32)})
+    with pytest.raises(BadValues, match=r"copy\.weight must repeat absent\.weight and does not"):
+        map_tensors(naming, plan(naming.rules, tiny7b.shapes), file)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["head.weight"], "head"),
+        (["head.weight", "head.bias"], "head.*"),
+        (["a.layers.0.fc.weight", "a.layers.1.fc.weight"], "a.layers.*"),
+        (
+            [f"m{i}.{j}" for i in range(8) for j in "ab"],
+            "m0.*, m1.*, m2.*, m3.*, m4.*, m5.* and 2 more",
+        ),
+    ],
+)
+def test_names_are_summarized_by_module(names, text):
+    assert summarize_names(names) == text

@@ -100,8 +100,8 @@ def describe_calibration(calibration: Calibration) -> str:
     """Return the chosen ranges of an int8 file's activations and all measurements, in words."""
     measured = (
         f"{name} cosine "
-        f"{'no number' if candidate.cosine is None else format(candidate.cosine, '.6f')}, x "
-        f"{candidate.speed.ratio:.2f}"
+        f"{'no number' if candidate.cosine is None else format(candidate.cosine, '.6f')}"
+        f"{'' if candidate.speed.ratio is None else f', x {candidate.speed.ratio:.2f}'}"
         for name, candidate in calibration.candidates.items()
     )
     pictures = f"{calibration.pictures} pictures, measured on {calibration.held_out} others"

@@ -196,8 +196,8 @@ class VisionModel:
     def answer(self, images: Pictures, threshold: float | None = None) -> list[PictureAnswer]:
         """Return the answer about each picture: classes, areas, depths, features or boxes.
 
-        The task of the model decides which of them. `threshold` is the least score of a box, from 0
-        to 1. None means the default.
+        The task of the model decides which of them. `threshold` is the score that a box must
+        exceed, from 0 to 1. None means the default.
 
         **Raises** `BadRequest` for a file that takes texts, also with pictures.
         """

@@ -184,7 +184,8 @@ def convert_file(
         dropped = find_dropped_leaves(loaded, leaves)
         checkpoint.close()  # Windows does not replace an open file, which may be the source
         if target.is_dir():
-            move_staged_files(stage / target.name, target, TRANSFORMERS_FILES, last_name=CONFIG)
+            names = [name for name in TRANSFORMERS_FILES if (stage / target.name / name).exists()]
+            move_staged_files(stage / target.name, target, names, last_name=CONFIG)
         else:
             os.replace(stage / target.name, target)
     rounded = (

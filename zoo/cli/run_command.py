@@ -32,7 +32,7 @@ LABELS = Option(
 
 THRESHOLD = Option(
     "SHARE",
-    "The least score of a box that is printed, from 0 to 1.",
+    "Score that a box must exceed to be printed, from 0 to 1.",
     default="0.5",
     minimum=0,
     maximum=1,

@@ -23,7 +23,9 @@ LABEL = "^[a-z0-9_]+$"
 FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
 """Pattern of the name of a folder and of a page of the site. Such a name may also stand in a
 program."""
-INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+INVISIBLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """Characters that are not shown: controls, line ends, marks that change the direction of writing,
 and surrogates."""
 LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"

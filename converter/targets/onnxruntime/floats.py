@@ -47,7 +47,7 @@ def fill_empty_pad(node: Node, editor: Editor) -> Value | None:
     cropped = (
         n + min(low, 0) + min(high, 0) for n, (low, high, _) in zip(dilated, config, strict=True)
     )
-    if dims.all_static(x.shape) and any(n == 0 for n in cropped):
+    if dims.all_static(x.shape) and any(n <= 0 for n in cropped):
         return editor.broadcast(number, node.out.shape, ())
     return None
 

@@ -17,10 +17,12 @@ from tests import folders
 from tests.files import changes
 from weights.tensors import Provenance
 from zoo.architectures.entry import Licence
-from zoo.artifacts.measured import Comparison
+from zoo.artifacts.descriptions import describe_calibration
+from zoo.artifacts.measured import Calibration, Comparison
 from zoo.artifacts.read import MAX_COMMAS, parse_manifest, read_nearby_manifest, to_text
 from zoo.artifacts.schema import StatedLicence, StatedPreprocessing, StatedWeights
 from zoo.common.errors import BadFile
+from zoo.common.fields import without_controls
 from zoo.export.describe import describe_origin
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry.lookup import info
@@ -243,4 +245,25 @@ def test_schema_classes_have_all_fields(schema_class, record_class, further_fiel
     assert (
         schema_class.model_fields.keys()
         == {field.name for field in fields(record_class)} | further_fields
+    )
+
+
+def test_candidates_without_a_speed_are_described():
+    """The ratio is null if the float32 file was not measured."""
+    file = {"cosine": None, "speed": {"p50_ms": 1.0, "ratio": None}}
+    text = describe_calibration(
+        Calibration(
+            method="dynamic",
+            pictures=3,
+            held_out=1,
+            sha256="0" * 64,
+            candidates={"dynamic": file, "minmax": file | {"speed": {"p50_ms": 1, "ratio": 2}}},
+        )
+    )
+    assert text.endswith("(dynamic cosine no number; minmax cosine no number, x 2.00)")
+
+
+def test_marks_of_direction_are_escaped():
+    assert without_controls("a\u200eb\u200fc\u061cd\u202ae\u2028") == (
+        r"a\u200eb\u200fc\u061cd\u202ae\u2028"
     )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.synthetic import save_pth
+from zoo.architectures.entry import DATA
 from zoo.common.golden_file import read_golden
 
 MODEL = ("--model", "dinov3_vits16")
@@ -53,6 +54,19 @@ def test_wrong_arguments_are_refused(vits16, zoo):
     ):
         assert message in zoo(*arguments, code=2).error
     assert sorted(path.name for path in zoo.here.iterdir()) == ["no.safetensors", "small.pth"]
+
+
+def test_a_text_tower_replaces_the_files_of_a_folder(zoo):
+    """A network without pictures has no settings of an image processor."""
+    folder, source = zoo.here / "home", DATA / "siglip_digits.safetensors"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    printed = zoo(
+        *("weights", "convert", source, folder), *("--model", "siglip_digits_text", "--force")
+    )
+    assert "text_model" in printed.err and "vision_model.encoder.*" in printed.err
+    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors"}
+    assert json.loads((folder / "config.json").read_text())["hidden_size"]
 
 
 @pytest.mark.full

@@ -100,7 +100,8 @@ def _resolve(text: str) -> Iterator[StatedSource]:
 def expand_braces(text: str) -> list[str]:
     """Return all names that `a-{00..03}.tar` or `{a,b}.tar` stands for.
 
-    Several pairs of braces give all combinations. A text without braces is returned alone.
+    Several pairs of braces give all combinations. Numbers may go down, as in a shell. A text
+    without braces is returned alone.
     """
     match = re.search(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}", text)
     if match is None:
@@ -108,7 +109,9 @@ def expand_braces(text: str) -> list[str]:
     if match[1] is None:
         values = match[3].split(",")
     else:
-        values = [f"{i:0{len(match[1])}d}" for i in range(int(match[1]), int(match[2]) + 1)]
+        first, last = int(match[1]), int(match[2])
+        step = 1 if first <= last else -1
+        values = [f"{i:0{len(match[1])}d}" for i in range(first, last + step, step)]
     before, after = text[: match.start()], text[match.end() :]
     return [name for value in values for name in expand_braces(before + value + after)]
 

@@ -13,7 +13,7 @@ import zoo as package
 from tests import folders
 from tests.zoo.apps.embed.conftest import by_hand
 from tests.zoo.apps.embed.test_embed import errors, rows
-from zoo.apps.embed.sources import list_names, state_sources
+from zoo.apps.embed.sources import expand_braces, list_names, state_sources
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import read_picture
 
@@ -152,3 +152,15 @@ def test_thumbnails_keep_proportions(sides, tmp_path, stub):
     assert plain["vector"] == row["vector"]
     data = (tmp_path / "in" / "a.jpg").read_bytes()
     np.testing.assert_allclose(row["vector"], by_hand(data), atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a.tar", ["a.tar"]),
+        ("{08..10}.tar", ["08.tar", "09.tar", "10.tar"]),
+        ("{2..0}-{a,b}", ["2-a", "2-b", "1-a", "1-b", "0-a", "0-b"]),
+    ],
+)
+def test_braces_stand_for_several_names(text, names):
+    assert expand_braces(text) == names
