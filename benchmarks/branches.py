@@ -4,9 +4,9 @@ python benchmarks/branches.py [--only WORDS] [--every N] [--check] [--list]
 
 For each program of ``tests/programs`` the program counts the sides that the basic samples take (one
 sample for each distribution and each extreme size), and the sides that all samples take, with those
-of steering. With ``--check`` the exported file is also verified on drawn inputs, and the processor
-time of that is printed. ``--every 4`` uses every fourth program. ``--list`` prints the sides that
-no sample takes.
+of steering. With ``--check`` the exported file is also verified on drawn inputs. The processor time
+of that is printed, and the programs whose files do not pass. ``--every 4`` uses every fourth
+program. ``--list`` prints the sides that no sample takes.
 """
 
 import argparse
@@ -45,6 +45,7 @@ class Row:
     samples: int
     untaken: Sequence[str]
     seconds: float | None = None
+    failure: str = ""
 
 
 def measure_program(name: str, case: Case, check: bool) -> Row:
@@ -54,14 +55,15 @@ def measure_program(name: str, case: Case, check: bool) -> Row:
         params = PerturbedEvaluation(export.retrace).params
         basic = measure_coverage(export.retrace(), params, [x for _, x in samples(export.graph)])
         drawn, full = draw_steered_samples(export.graph, export.retrace(), params)
-        seconds = None
+        seconds, failure = None, ""
         if check:
             start = time.process_time()
             with suppress(*REFUSED):
-                converter.check(export, case.call)
+                verdict = converter.check(export, case.call)
+                failure = "" if verdict.passed else str(verdict).splitlines()[0]
             seconds = time.process_time() - start
     counts = len(full.sides), int(basic.reached.sum()), int(full.reached.sum())
-    return Row(name, *counts, len(drawn), full.untaken(), seconds)
+    return Row(name, *counts, len(drawn), full.untaken(), seconds, failure)
 
 
 def main() -> None:
@@ -81,6 +83,8 @@ def main() -> None:
             print(f"left out: {name}: {str(error).splitlines()[0]}", flush=True)
             continue
         rows.append(row)
+        if row.failure:
+            print(f"does not pass: {name}: {row.failure}", flush=True)
         for sentence in row.untaken if options.list else ():
             print(f"{name}: {sentence}", flush=True)
     rows_with_sides = [row for row in rows if row.sides]
