@@ -12,9 +12,9 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from weights import Checkpoint
-from weights.load import matches_exactly
+from weights.load import matches_model
 from weights.mapping import Naming, leaf_shape
-from weights.training_tensors import is_trained
+from weights.training_tensors import may_be_trained
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.config_fields import have_same_architecture, have_same_sizes
@@ -76,7 +76,7 @@ class Candidate:
         return frozenset(
             id(tensors[key])
             for key, leaf in leaves.items()
-            if is_trained(tensors[key]) and leaf not in absent
+            if may_be_trained(tensors[key]) and leaf not in absent
         )
 
     @cached_property
@@ -90,7 +90,7 @@ class Candidate:
         from zoo.checkpoints.load import model_shapes
 
         config = self.config if self.config.is_sound else with_one_head(self.config)
-        return config.is_sound and matches_exactly(
+        return config.is_sound and matches_model(
             self.naming, self.view.tensors, model_shapes(config)
         )
 

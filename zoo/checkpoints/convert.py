@@ -194,7 +194,13 @@ def convert_file(
     )
     nonfinite = tuple(weights.arrays.nonfinite)
     return ConversionResult(
-        target, naming.convention, entry.name, weights.filled, dropped, tuple(rounded), nonfinite
+        target,
+        naming.convention,
+        entry.name,
+        weights.filled_leaves,
+        dropped,
+        tuple(rounded),
+        nonfinite,
     )
 
 

@@ -18,7 +18,7 @@ from PIL.Image import Image
 import converter
 from weights import bind, open_checkpoint
 from weights.load import PERIODS
-from weights.mapping import plan, source_shapes
+from weights.mapping import plan_leaves, source_shapes
 from weights.parameters import parameter
 from weights.progress import Progress, Quiet
 from weights.synthetic import write_checkpoint
@@ -271,7 +271,7 @@ def write_random_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: P
     """
     published = entry.published[0]
     naming, leaves = published.naming, model_shapes(published.config)
-    keys = source_shapes(plan(naming.rules, leaves))
+    keys = source_shapes(plan_leaves(naming.rules, leaves))
     progress.stage(f"writing {path.name}", entry.parameters * 4)
     with replacing(path) as file:
-        write_checkpoint(file, keys, seed, progress, naming.repeated(keys))
+        write_checkpoint(file, keys, seed, progress, naming.find_copies(keys))

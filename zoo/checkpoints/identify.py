@@ -312,6 +312,6 @@ def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
     rotary positions.
     """
     rotary = [rule for rule in naming.rules if ROTARY in rule.target]
-    if any(ROTARY in (naming.leaf(key) or "") for key in checkpoint.tensors):
+    if any(ROTARY in (naming.find_leaf(key) or "") for key in checkpoint.tensors):
         return "the file's own"
     return "none, so computed in float32" if any(not r.sources for r in rotary) else "none"

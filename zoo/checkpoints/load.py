@@ -18,7 +18,7 @@ from weights.containers import npy
 from weights.errors import MappingError, NotACheckpoint
 from weights.files import check_digest_in_name
 from weights.initializers import Shape
-from weights.load import find_nearest_naming, map_weights, matches_exactly
+from weights.load import find_nearest_naming, map_weights, matches_model
 from weights.mapping import Naming, leaf_shape
 from weights.progress import Progress
 from weights.views import choose_prefix, views_of
@@ -247,7 +247,7 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
     published = next(published for published in complete if published.naming == naming)
     leaves = model_shapes(published.config)
     feature_leaves = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
-    if entry.config.classes and matches_exactly(naming, view.tensors, feature_leaves):
+    if entry.config.classes and matches_model(naming, view.tensors, feature_leaves):
         raise MappingError(
             f"{checkpoint.path} has no classifier and {entry.name} is one, of "
             f"{entry.config.classes} classes: give a file that was fine-tuned for that."
@@ -278,7 +278,7 @@ def fitting_views(
     for published in readable:
         for view in views_of(checkpoint)(published.naming):
             shapes = partial(leaf_shape, published.naming, view.tensors)
-            if has_sizes(published.config, shapes) and matches_exactly(
+            if has_sizes(published.config, shapes) and matches_model(
                 published.naming, view.tensors, model_shapes(published.config)
             ):
                 yield published, view

@@ -23,7 +23,7 @@ from tests.seeded import REPRESENTATIVES, nano
 from tests.tiers import default_rows
 from weights import LazyTensor
 from weights.files import Checkpoint
-from weights.mapping import plan, source_shapes
+from weights.mapping import plan_leaves, source_shapes
 from weights.tensors import Provenance
 from zoo.architectures.builder import abstract
 from zoo.architectures.depth.depth_config import DepthConfig
@@ -172,7 +172,7 @@ def test_a_known_tower_may_have_another_vocabulary(tmp_path):
     """
     entry = package.info("siglip2_vitb16_224_dual")
     config = DualConfig(entry.config.vision, replace(entry.config.words, vocabulary=96))
-    shapes = source_shapes(plan(entry.namings[0].rules, model_shapes(config)))
+    shapes = source_shapes(plan_leaves(entry.namings[0].rules, model_shapes(config)))
     tensors = {key: LazyTensor(shape, "float32", dict) for key, shape in shapes.items()}
     networks = rank_networks(Checkpoint(tmp_path, "safetensors", (), tensors), None)
     assert {network.config.words.vocabulary for network in networks} == {96}
