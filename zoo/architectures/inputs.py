@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.images.pictures import ReadPicture, reduced_picture
+from zoo.images.pictures import ReadPicture, to_read_picture
 from zoo.images.pixel_values import decoded_pixel_values, resized_size
 from zoo.images.preprocessing import Preprocessing
-from zoo.tasks.answer import size_inside
+from zoo.tasks.answer import fit_size
 
 if TYPE_CHECKING:
     from zoo.texts.tokenizer import Tokenizer
@@ -181,7 +181,7 @@ class PictureInput(Input):
         - `size`: the (height, width) that the network takes.
         """
         return (
-            size_inside(sides, size)
+            fit_size(sides, size)
             if preprocessing.padded
             else resized_size(sides, preprocessing, size)
         )
@@ -203,7 +203,7 @@ class PictureInput(Input):
         from zoo.images.photograph import photographs
 
         return self.make(
-            [reduced_picture(image) for image in photographs(count)], preprocessing, size
+            [to_read_picture(image) for image in photographs(count)], preprocessing, size
         )
 
 

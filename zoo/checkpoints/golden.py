@@ -37,7 +37,7 @@ from zoo.checkpoints.source import WeightsChoice
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.common.golden_file import Golden
 from zoo.common.staging import replacing
-from zoo.images.pictures import reduced_picture
+from zoo.images.pictures import to_read_picture
 
 
 def run_transformers(
@@ -172,7 +172,7 @@ def compute_golden(
             f"{entry.name} takes texts alone, and a golden file is of a picture: name a model of "
             "pictures."
         )
-    feeds = pictures.make([*map(reduced_picture, images)], preprocessing, preprocessing.size)
+    feeds = pictures.make([*map(to_read_picture, images)], preprocessing, preprocessing.size)
     if reference == "transformers":
         outputs = run_transformers(entry, loaded, feeds, preprocessing.size)
         name = f"transformers {version('transformers')}"

@@ -33,7 +33,7 @@ from zoo.export.assemble.extras import describe_picture_arrays
 from zoo.export.describe import describe_sizes
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
-from zoo.images.pictures import reduced_picture
+from zoo.images.pictures import to_read_picture
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry import lookup
 from zoo.tasks.answer import PictureAnswer as Answered
@@ -89,7 +89,7 @@ class PatchesInput(PictureInput):
     def make(self, pictures, how: Preprocessing, size: Size) -> Feeds:
         patch, most, rows = self.stride, self.sides(size)["tokens"], []
         for picture in pictures:
-            height, width = self.resized(picture.sides, how, size)
+            height, width = self.resized(picture.original_size, how, size)
             image = picture.image.resize((width, height), Image.Resampling.BILINEAR, picture.part)
             values = (np.asarray(image, np.float32) / 255 - 0.5) / 0.5
             grid = values.reshape(height // patch, patch, width // patch, patch, 3)
@@ -189,7 +189,7 @@ def model(monkeypatch):
 
 def run_in_jax(model, image: Image.Image, size: Size = NATIVE) -> Output:
     """Return the outputs for one picture in JAX."""
-    feeds = PatchesInput(PATCH).make([reduced_picture(image)], ENTRY.preprocessing, size)
+    feeds = PatchesInput(PATCH).make([to_read_picture(image)], ENTRY.preprocessing, size)
     return jax.vmap(model)(*map(jnp.asarray, feeds.values()))
 
 
@@ -249,7 +249,7 @@ def test_vectors_and_arrays_of_pictures(model, tmp_path):
     file = tmp_path / "toy.onnx"
     zoo.to_onnx(model, file, size="dynamic")
     network = find_network(str(file), "fp32")
-    reduced_pictures = [*map(reduced_picture, PICTURES.values())]
+    reduced_pictures = [*map(to_read_picture, PICTURES.values())]
     runner = Runner(network, lane_session(network.path), 1)
     outputs = runner.run([network.make_feeds(read) for read in reduced_pictures], ["pooler_output"])
     for row, image in zip(outputs["pooler_output"], PICTURES.values(), strict=True):

@@ -19,7 +19,7 @@ from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.read import entry_of_manifest
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
-from zoo.tasks.answer import best_answers, size_inside, softmax
+from zoo.tasks.answer import best_answers, fit_size, softmax
 
 OUTPUTS = {
     VECTOR: "pooler_output",
@@ -165,7 +165,7 @@ def make_thumbnail(read: ReadPicture, data: bytes) -> bytes:
     """
     from PIL.Image import Resampling
 
-    height, width = small_sides(*read.sides)
+    height, width = small_sides(*read.original_size)
     if read.image.width < width or read.image.height < height:
         read = read_picture(data, "", small_sides)
     file = BytesIO()
@@ -178,4 +178,4 @@ def small_sides(height: int, width: int) -> tuple[int, int]:
     """Return the (height, width) of the thumbnail of a picture of these sides."""
     if max(height, width) <= LONGER_SIDE:
         return height, width
-    return size_inside((height, width), (LONGER_SIDE, LONGER_SIDE))
+    return fit_size((height, width), (LONGER_SIDE, LONGER_SIDE))

@@ -125,7 +125,7 @@ class PatchesInput(PictureInput):
         """Return the network's arrays for one picture, without a batch axis. It is preprocessed,
         resized so that its patches fit into `size` (height, width), and padded with zeros to
         `maximum` patches."""
-        target, patch = self.resized(picture.sides, preprocessing, size), self.stride
+        target, patch = self.resized(picture.original_size, preprocessing, size), self.stride
         values = decoded_pixel_values(
             picture, replace(preprocessing, padded=False, multiple=None), target
         )
