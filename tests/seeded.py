@@ -122,7 +122,7 @@ def native(config: Config) -> tuple[int, int]:
     """Return the image size for which a model's positions were trained, or that of 14 x 14
     patches."""
     side = 224 if isinstance(config, ConvNeXtConfig) else 14 * config.stride
-    return config.native or (side, side)
+    return config.native_size or (side, side)
 
 
 REPRESENTATIVES = (

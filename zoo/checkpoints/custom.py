@@ -227,7 +227,7 @@ def _default_preprocessing(
     It is the entry's, at the size of the learned positions. Without learned positions the size is
     `image_size` in `config.json` of transformers, if the network can take that.
     """
-    native, published_size = config.native, published.config.native
+    native, published_size = config.native_size, published.config.native_size
     if native is not None:
         return (
             entry.preprocessing
@@ -254,7 +254,7 @@ def is_published_checkpoint(
     files = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
     repositories = {name.rpartition("/")[2] for name in entry.names}
     setting_names = {settings.timm_name, settings.repository} if settings else set()
-    return bool(files & {*entry.files, *repositories} or setting_names & {*entry.names})
+    return bool(files & {*entry.recognised_files, *repositories} or setting_names & {*entry.names})
 
 
 def warn_about_class_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterator[str]:

@@ -94,7 +94,7 @@ def run_transformers(
             periods = torch.from_numpy(np.array(loaded.weights.arrays[leaf]))
             model.rope_embeddings.inv_freq = 1 / periods
     # With this option transformers assumes that the learned positions form a square.
-    is_native_size = size == config.native
+    is_native_size = size == config.native_size
     options = (
         {"interpolate_pos_encoding": True}
         if transformers_class.interpolates_on_request and not is_native_size
@@ -107,7 +107,7 @@ def run_transformers(
     if transformers_class.output_names:
         return {name: result[name].numpy() for name in transformers_class.output_names}
     tokens = result.last_hidden_state
-    pooler_output = result.pooler_output if transformers_class.has_same_pooler else tokens[:, 0]
+    pooler_output = tokens[:, 0] if transformers_class.adds_pooler else result.pooler_output
     outputs = {"last_hidden_state": tokens.numpy()} if tokens.ndim == 3 else {}
     return outputs | {"pooler_output": pooler_output.numpy()}
 
@@ -120,7 +120,7 @@ def check_position_interpolation(config: Config, size: tuple[int, ...]) -> None:
     **Raises** `BadRequest` if the size differs from the network's own and transformers interpolates
     learned positions by another rule, or if transformers has no class for the network.
     """
-    native_size = config.native
+    native_size = config.native_size
     is_same_rule = with_interpolation(config, find_transformers_class(config).antialias) == config
     if native_size is not None and not is_same_rule and tuple(size) != native_size:
         raise BadRequest(

@@ -16,8 +16,8 @@ from zoo.architectures.kinds import (
     ARCHITECTURES,
     MODEL_TYPES,
     architecture_of,
+    innermost_networks,
     shapes_below,
-    towers,
 )
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import (
@@ -215,7 +215,7 @@ def check_unstated_sizes(candidate: Candidate, settings: Settings | None) -> Non
     heads does not divide the width.
     """
     shapes = partial(leaf_shape, candidate.naming, candidate.view.tensors)
-    for path, tower in towers(candidate.config):
+    for path, tower in innermost_networks(candidate.config):
         for setting in describe_missing_fields(tower, shapes_below(shapes, path), settings):
             raise BadRequest(
                 f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {setting} "
@@ -294,7 +294,7 @@ def summarize_checkpoint(request: GivenCheckpoint) -> Inspection:
         checkpoint=checkpoint,
         naming=naming.convention if naming else UNKNOWN_CONVENTION,
         models=models,
-        network=f"{candidate.display_name}: {candidate.config.text}" if candidate else "",
+        network=f"{candidate.display_name}: {candidate.config.description}" if candidate else "",
         mismatch=mismatch,
         prefix=candidate.view.prefix if candidate else "",
         objects=dict(checkpoint.objects),

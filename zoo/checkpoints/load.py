@@ -134,7 +134,7 @@ def find_models_with_other_licences(
     if published and entry.name not in published:
         raise MappingError(
             f"{checkpoint.path} is the published file of {' and '.join(published)}, not of "
-            f"{entry.name}: export that model, or give the file {entry.file}."
+            f"{entry.name}: export that model, or give the file {entry.weights_name}."
         )
     models = (model for model in MODELS.values() if model.licence.name != entry.licence.name)
     names = (
@@ -236,7 +236,9 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
     if other_models := fitting_models(checkpoint):
         has_two_towers = len(nested_networks(entry.config)) > 1
         advice = (
-            "put the other tower's beside it" if has_two_towers else f"give the file {entry.file}"
+            "put the other tower's beside it"
+            if has_two_towers
+            else f"give the file {entry.weights_name}"
         )
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(other_models)}, "

@@ -22,7 +22,7 @@ from zoo.architectures.kinds import (
     complete_config,
     find_positions,
     read_sizes,
-    with_one_head,
+    with_neutral_values,
 )
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.load import known_namings, model_shapes
@@ -150,7 +150,7 @@ def _describe_sizes(naming: Naming, view: Checkpoint, published_config: Config) 
     """Return in words the sizes that tensors have in the architecture of `published_config`, or an
     empty string if they cannot be read."""
     config = read_sizes(published_config, partial(leaf_shape, naming, view.tensors))
-    return config.text if config is not None else ""
+    return config.description if config is not None else ""
 
 
 def describe_larger_network(
@@ -319,7 +319,7 @@ def _compare_at_file_sizes(
     facts = CheckpointFacts(naming.name, settings, bool(view.head))
     config = config and complete_config(config, facts)
     if config is not None and not config.is_sound:
-        config = with_one_head(config)
+        config = with_neutral_values(config)
     if config is None or not config.is_sound or not all(map(naming.has_leaf, model_shapes(config))):
         return None
     reasons = find_misfits(naming, plan_leaves(naming.rules, model_shapes(config)), view.tensors)

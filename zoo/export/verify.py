@@ -269,7 +269,7 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
     batches = SAMPLE_BATCHES if signature.batch is None else (signature.batch,) * sizes
     if signature.size is not None or entry.config.pictures is None:
         return ((batch, signature.size or (0, 0)) for batch in batches)
-    stride, (height, width) = entry.config.stride, entry.native
+    stride, (height, width) = entry.config.stride, entry.native_size
     sides = (
         (
             round(height_factor * height / stride) * stride,

@@ -68,7 +68,7 @@ class PatchesInput(PictureInput):
     def open_sides(self) -> Mapping[str, str]:
         return {"tokens": "tokens"}
 
-    def sides(self, size: Size) -> Mapping[str, int]:
+    def fixed_sides(self, size: Size) -> Mapping[str, int]:
         return {"tokens": size[0] * size[1] // self.stride**2}
 
     def describe_sizes(self, size: Size | None) -> str:
@@ -79,7 +79,7 @@ class PatchesInput(PictureInput):
 
         It has at most as many tokens as `size`.
         """
-        max_tokens, (height, width) = self.sides(size)["tokens"], sides
+        max_tokens, (height, width) = self.fixed_sides(size)["tokens"], sides
         for scale in np.geomspace(4, 1e-3, 400):
             rows, columns = (max(1, round(scale * s / self.stride)) for s in (height, width))
             if rows * columns <= max_tokens:
@@ -87,7 +87,7 @@ class PatchesInput(PictureInput):
         raise AssertionError
 
     def make(self, pictures, how: Preprocessing, size: Size) -> Feeds:
-        patch, most, rows = self.stride, self.sides(size)["tokens"], []
+        patch, most, rows = self.stride, self.fixed_sides(size)["tokens"], []
         for picture in pictures:
             height, width = self.resized(picture.original_size, how, size)
             image = picture.image.resize((width, height), Image.Resampling.BILINEAR, picture.part)
@@ -113,7 +113,7 @@ class ToyConfig(ViTConfig):
     patch_size: int = PATCH
     classes: int = CLASSES
 
-    native: ClassVar[Size] = NATIVE
+    native_size: ClassVar[Size] = NATIVE
 
     @property
     def pictures(self) -> PictureInput:
