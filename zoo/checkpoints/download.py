@@ -20,7 +20,7 @@ from weights.sources.locate import (
 )
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadOutput
-from zoo.common.staging import locked_output, report_write_errors, staged
+from zoo.common.staging import locked_output, staged, translate_write_errors
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _fetch_checkpoint(
     if out is None:
         fetch(file, advice, progress, show_terms)
         return result
-    with locked_output(path, progress), staged(path.parent) as stage, report_write_errors(path):
+    with locked_output(path, progress), staged(path.parent) as stage, translate_write_errors(path):
         if path.exists():
             _check_same(path, hub_file.sha256)
             _check_readable(path)
@@ -111,7 +111,7 @@ def _copy_checkpoint(
     missing_bytes = sum(file.stat().st_size for file in missing)
     if not dry_run:
         progress.stage(f"copying {source}", missing_bytes)
-        with locked_output(path, progress), staged(folder) as stage, report_write_errors(folder):
+        with locked_output(path, progress), staged(folder) as stage, translate_write_errors(folder):
             for file in files:
                 if file not in missing:
                     _check_same(folder / file.name, sha256(file))

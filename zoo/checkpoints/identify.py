@@ -42,8 +42,8 @@ from zoo.checkpoints.mismatch import (
 )
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.known_settings import (
+    check_supported_architecture,
     describe_unusual_options,
-    refuse_other_architectures,
 )
 from zoo.checkpoints.settings.settings_files import CONFIG, CheckpointSettings, read_settings
 from zoo.checkpoints.source import GivenCheckpoint, open_given_checkpoint
@@ -77,7 +77,7 @@ def identify_checkpoint(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo
     settings = checkpoint_settings.settings
     if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
         raise MappingError(describe_mismatch(checkpoint, settings))
-    refuse_other_architectures(settings)
+    check_supported_architecture(settings)
     ranked = rank_networks(checkpoint, settings, request)
     if not ranked:
         raise MappingError(

@@ -34,7 +34,7 @@ from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest
 from zoo.checkpoints.identify import rank_networks
 from zoo.checkpoints.load import model_shapes
-from zoo.export.describe import describe_shared
+from zoo.export.describe import make_shared_manifest
 from zoo.export.request import Signature
 
 NOISE = 1e-5
@@ -155,7 +155,9 @@ def test_a_manifest_states_every_network():
         else:
             config = replace(config, classes=3)
         custom = replace(entry.as_unpublished, config=config, labels=names)
-        manifest = describe_shared(custom, Signature((64, 96), None), Provenance("random", seed=1))
+        manifest = make_shared_manifest(
+            custom, Signature((64, 96), None), Provenance("random", seed=1)
+        )
         entry_again = entry_of_manifest(Manifest.model_validate_json(manifest.model_dump_json()))
         assert (entry_again.config, entry_again.class_names, entry_again.name) == (
             custom.config,
