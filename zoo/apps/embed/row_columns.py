@@ -65,7 +65,7 @@ class RowColumns:
         return entry_of_manifest(self.network.manifest).class_names
 
     @cached_property
-    def prefix(self) -> int:
+    def prefix_tokens(self) -> int:
         """The number of tokens before the patches.
 
         **Raises** `BadRequest` if the network has no tokens.
@@ -102,7 +102,7 @@ class RowColumns:
                     f"{output} is {list(shape)}."
                 )
         if "patches" in self.extra:
-            _ = self.prefix
+            _ = self.prefix_tokens
 
     def schema(self) -> pa.Schema:
         """Return the names and types of the columns."""
@@ -132,7 +132,7 @@ class RowColumns:
                 values[name] = [answer._asdict() for answer in answers]
                 continue
             if name == "patches":
-                numbers = numbers[self.prefix :]
+                numbers = numbers[self.prefix_tokens :]
             with np.errstate(over="ignore"):
                 values[name] = numbers.ravel().astype(self.dtype)
             if not np.isfinite(values[name]).all():
