@@ -35,7 +35,7 @@ from zoo.checkpoints.settings.library_configs import transformers_config
 from zoo.common import runtime
 from zoo.export.precision import write_lower_precision
 from zoo.export.timing.rounds import as_task, measure_interleaved, open_idle_session
-from zoo.export.timing.timed_inputs import fix_input_shapes
+from zoo.export.timing.timed_inputs import resolve_timed_inputs
 from zoo.export.timing.timed_products import timed_products
 from zoo.export.verify import nearest_within_rounding, perturb_inputs
 from zoo.images.photograph import photographs
@@ -401,7 +401,7 @@ def measure_speed(
         for label, session in sessions.items()
     }
     label, file = next(iter(files.items()))
-    specs = fix_input_shapes(file, sessions[label].get_inputs(), 1, network.size)
+    specs = resolve_timed_inputs(file, sessions[label].get_inputs(), 1, network.size)
     products = timed_products(ir.load(file), specs)
     times = measure_interleaved(tasks | product_tasks(products, THREADS), options.rounds, clock)
     total = compute_product_times(products, times).total

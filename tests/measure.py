@@ -90,7 +90,7 @@ Row = dict[str, Any]
 def counts(entry: ModelInfo) -> Row:
     """Return the numbers of nodes of the file for the native size at two opsets, and the fused
     operators at the newer one."""
-    model, size = abstract(entry.config), Signature(entry.native, None)
+    model, size = abstract(entry.config), Signature(entry.native_size, None)
     old, new = (convert_model(model, opset, size).report for opset in (18, 23))
     fused = {name: count for name, count in new.fused.items() if count}
     return {"nodes": {"18": old.nodes, "23": new.nodes}, "fused": fused}
@@ -126,7 +126,7 @@ PUBLISHER = {"transformers": "huggingface"}
 def measure(name: str) -> Iterator[Row]:
     """Yield the row of a model with seeded weights, at its native size."""
     entry = zoo.info(name)
-    size = entry.native
+    size = entry.native_size
     image = make_image(1, *size)
     against = {}
     for who, reference in REFERENCES.get(name, {}).items():
@@ -225,7 +225,7 @@ def measure_precisions(name: str) -> Iterator[Row]:
     precision. The rows are for the native size and for a size that is not square; files of both
     have open sizes."""
     entry = zoo.info(name)
-    height, width = entry.native
+    height, width = entry.native_size
     model, values = model_of(entry.config), values_of(entry.config)
     signature, stride = Signature(None, None), entry.config.stride
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ import zoo
 from tests.synthetic import make_state
 from weights import LazyTensor, bind
 from weights.initializers import Float32
-from weights.mapping import Naming, map_tensors, plan, source_shapes
+from weights.mapping import Naming, map_tensors, plan_leaves, source_shapes
 from weights.random import random_weights
 from zoo.architectures.architecture import Config
 from zoo.architectures.base import Network
@@ -52,14 +52,14 @@ def as_file(state: State) -> dict[str, LazyTensor]:
 def state_of(config: Config, naming: Naming, seed: int) -> dict[str, Float32]:
     """Return a seeded checkpoint with the names of a naming, including tensors that its files hold
     twice."""
-    keys = source_shapes(plan(naming.rules, model_shapes(config)))
-    return make_state(keys, seed, copies=naming.repeated(keys))
+    keys = source_shapes(plan_leaves(naming.rules, model_shapes(config)))
+    return make_state(keys, seed, copies=naming.find_copies(keys))
 
 
 def leaves_of(config: Config, naming: Naming, state: State) -> dict[str, Float32]:
     """Return the leaves of a model that a checkpoint holds."""
     tensors = as_file(state)
-    mapped = map_tensors(naming, plan(naming.rules, model_shapes(config)), tensors)
+    mapped = map_tensors(naming, plan_leaves(naming.rules, model_shapes(config)), tensors)
     return {path: tensor.read() for path, tensor in mapped.items()}
 
 
@@ -122,7 +122,7 @@ def native(config: Config) -> tuple[int, int]:
     """Return the image size for which a model's positions were trained, or that of 14 x 14
     patches."""
     side = 224 if isinstance(config, ConvNeXtConfig) else 14 * config.stride
-    return config.native or (side, side)
+    return config.native_size or (side, side)
 
 
 REPRESENTATIVES = (

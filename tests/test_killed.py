@@ -73,12 +73,12 @@ def test_a_stopped_command_leaves_no_mixture(name, points, run, tmp_path):
 REPLACE_FOLDER = """
 import signal
 from pathlib import Path
-from zoo.common.staging import handle_stop_signal, replace_folder, report_write_errors
+from zoo.common.staging import handle_stop_signal, replace_folder, translate_write_errors
 from zoo.common.staging import restore_folder, staged
 
 signal.signal(signal.SIGTERM, handle_stop_signal)
 folder = Path("site")
-with staged(folder.parent) as stage, report_write_errors(folder):
+with staged(folder.parent) as stage, translate_write_errors(folder):
     restore_folder(folder)
     (stage / "new").mkdir()
     (stage / "new" / "page").write_text("new")

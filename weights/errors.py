@@ -22,7 +22,7 @@ class NotACheckpoint(WeightsError):
 
 class DamagedFile(NotACheckpoint):
     """The content of a file is invalid. The message is a phrase, such as "it ends too early", which
-    `files.report_damage` completes to a sentence."""
+    `files.translate_damage` completes to a sentence."""
 
 
 class UnsafeCheckpoint(WeightsError):

@@ -34,7 +34,7 @@ PIECE = 32 << 20
 
 
 @contextmanager
-def report_damage(path: Path, kind: str, *errors: type[Exception]) -> Generator[None]:
+def translate_damage(path: Path, kind: str, *errors: type[Exception]) -> Generator[None]:
     """Run a block, and raise `NotACheckpoint` in place of a `DamagedFile` or of one of these other
     errors.
 
@@ -213,10 +213,10 @@ def sha256(path: Path, step: Callable[[int], None] | None = None) -> str:
     """Return the sha256 of a file. `step`, if given, is called after each piece with its number of
     bytes."""
     with open_regular(path) as file:
-        return digest_of(file, step)
+        return hash_open_file(file, step)
 
 
-def digest_of(file: BufferedReader, step: Callable[[int], None] | None = None) -> str:
+def hash_open_file(file: BufferedReader, step: Callable[[int], None] | None = None) -> str:
     """Return the sha256 of the remaining bytes of an open file. `step`, if given, is called after
     each piece with its number of bytes."""
     return _hash_stream(file, os.fstat(file.fileno()).st_size, step)
@@ -244,7 +244,7 @@ def _hash_stream(
 DIGEST_IN_NAME = re.compile(r".*-(?=\d*[a-f])([0-9a-f]{8,64})(\.\w+)+", re.IGNORECASE)
 
 
-def promised_digest(path: Path) -> str:
+def digest_in_name(path: Path) -> str:
     """Return the digits at the beginning of a sha256 that a file's name contains, in lower case;
     empty if it contains none.
 
@@ -257,11 +257,11 @@ def promised_digest(path: Path) -> str:
 
 def check_digest_in_name(path: Path, digest: str) -> None:
     """Raise `WrongDigest` if `digest`, the sha256 of a file, does not begin with the digits in the
-    file's name (`promised_digest`). A name without such digits is accepted."""
-    if not digest.startswith(promised_digest(path)):
+    file's name (`digest_in_name`). A name without such digits is accepted."""
+    if not digest.startswith(digest_in_name(path)):
         raise WrongDigest(
             f"{path} is damaged, or another file: its name says that its sha256 begins with "
-            f"{promised_digest(path)}, but it is {digest:.12}…: download it again, or rename it if "
+            f"{digest_in_name(path)}, but it is {digest:.12}…: download it again, or rename it if "
             "it is your own."
         )
 
@@ -323,7 +323,7 @@ class Checkpoint:
         leaf are left out. Empty for a checkpoint that is not a view."""
         if self.naming is None:
             return {}
-        leaves = {key: self.naming.leaf(key) for key in self.tensors}
+        leaves = {key: self.naming.find_leaf(key) for key in self.tensors}
         return {key: leaf for key, leaf in leaves.items() if leaf is not None}
 
     def close(self) -> None:

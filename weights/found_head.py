@@ -11,7 +11,7 @@ from typing import NamedTuple
 from weights.initializers import Float32, Shape
 from weights.mapping import Naming, leaf_shape
 from weights.tensors import LazyTensor
-from weights.training_tensors import POOLER, may_change_answer
+from weights.training_tensors import POOLER, exclude_harmless_tensors
 from weights.transforms import zeros
 
 CONCATENATED = (1, 2, 5)
@@ -78,7 +78,7 @@ def find_head(
         candidates = {
             k: t for k, t in tensors.items() if k.startswith(outer) and id(t) not in known_ids
         }
-        candidates = may_change_answer(candidates)
+        candidates = exclude_harmless_tensors(candidates)
         layers = {key.rpartition(".")[0] for key in candidates if not POOLER.search(key)}
         if layers:
             return _match_single_layer(

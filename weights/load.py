@@ -9,7 +9,7 @@ from weights.errors import BadValues, NotACheckpoint
 from weights.files import Checkpoint, check_digest_in_name
 from weights.initializers import Shape
 from weights.inverse import find_missing_leaves
-from weights.mapping import Naming, describe_misfits, map_tensors, plan
+from weights.mapping import Naming, describe_misfits, map_tensors, plan_leaves
 from weights.tensors import FLOATS, LazyArrays, LazyTensor, Provenance, Weights
 from weights.views import narrow_to_model, views_of
 
@@ -43,7 +43,7 @@ def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sha
     """Return the weights as `load_weights` does, but without computing the digest of the file.
     `provenance.sha256` is None. The caller has to check the digest before it uses the weights."""
     tensors_in_file = narrow_to_model(checkpoint, naming, shapes).tensors
-    plans = plan(naming.rules, shapes)
+    plans = plan_leaves(naming.rules, shapes)
     tensors = map_tensors(naming, plans, tensors_in_file)
     check_masks(tensors_in_file)
     missing_leaves = find_missing_leaves(plans, tensors_in_file)
@@ -55,8 +55,8 @@ def map_weights(checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Sha
         rope_periods=periods if rotary else None,
         adapter=checkpoint.adapter or None,
     )
-    filled = tuple(name for name in missing_leaves if name not in rotary)
-    return Weights(LazyArrays(tensors), provenance, filled)
+    filled_leaves = tuple(name for name in missing_leaves if name not in rotary)
+    return Weights(LazyArrays(tensors), provenance, filled_leaves)
 
 
 def check_masks(file: Mapping[str, LazyTensor]) -> None:
@@ -70,7 +70,7 @@ def check_masks(file: Mapping[str, LazyTensor]) -> None:
         )
 
 
-def matches_exactly(
+def matches_model(
     naming: Naming, file: Mapping[str, LazyTensor], shapes: Mapping[str, Shape]
 ) -> bool:
     """Return True if a file in this naming matches a model.
@@ -85,7 +85,7 @@ def matches_exactly(
     - `shapes`: the shape of each leaf of the model by path.
     """
     has_all_leaves = all(map(naming.has_leaf, shapes))
-    return has_all_leaves and not describe_misfits(naming, plan(naming.rules, shapes), file)
+    return has_all_leaves and not describe_misfits(naming, plan_leaves(naming.rules, shapes), file)
 
 
 def find_nearest_naming(

@@ -44,7 +44,7 @@ class Rule:
     transform: Transform = SAME
     missing: Callable[[Shape], Float32] = zeros
 
-    def match(self, target: str) -> tuple[str, ...] | None:
+    def find_source_keys(self, target: str) -> tuple[str, ...] | None:
         """Return the keys of the sources of the leaf `target`; None if the rule is not for this
         leaf.
 
@@ -55,7 +55,7 @@ class Rule:
         match = _pattern(self.target).fullmatch(target)
         return match and tuple(source.format(**match.groupdict()) for source in self.sources)
 
-    def leaf(self, key: str) -> str | None:
+    def find_leaf(self, key: str) -> str | None:
         """Return the leaf that has the tensor `key` as a source by this rule; None if the rule has
         no such source."""
         for source in self.sources:
@@ -199,7 +199,7 @@ class Naming:
         finding a view."""
         return hash((self.name, *(rule.target for rule in self.rules)))
 
-    def repeated(self, keys: Collection[str]) -> dict[str, str]:
+    def find_copies(self, keys: Collection[str]) -> dict[str, str]:
         """Return the keys of the copies that a complete file also contains, each with the key of
         the tensor whose values it repeats.
 
@@ -219,11 +219,11 @@ class Naming:
             }
         return originals
 
-    def leaf(self, key: str) -> str | None:
+    def find_leaf(self, key: str) -> str | None:
         """Return the leaf that has the tensor `key` as a source; None if there is none. Rules that
         an earlier rule for the same leaf replaces are not considered."""
         candidates = (
-            (rule, leaf) for rule in self._by_source.find(key) if (leaf := rule.leaf(key))
+            (rule, leaf) for rule in self._by_source.find(key) if (leaf := rule.find_leaf(key))
         )
         return next((leaf for rule, leaf in candidates if rule is self._find_rule(leaf)), None)
 
@@ -233,7 +233,7 @@ class Naming:
         Return None if one of the namings does not have the tensor, or if its leaf has another
         number of sources there.
         """
-        leaf = self.leaf(key)
+        leaf = self.find_leaf(key)
         keys, other_keys = (
             () if leaf is None else naming._sources(leaf) for naming in (self, other)
         )
@@ -247,13 +247,15 @@ class Naming:
         """Return the keys of the tensors of a leaf, including optional ones, without `?`; empty if
         no rule covers the leaf."""
         rule = self._find_rule(leaf)
-        keys = None if rule is None else rule.match(leaf)
+        keys = None if rule is None else rule.find_source_keys(leaf)
         return tuple(key.removesuffix("?") for key in keys or ())
 
     def _find_rule(self, leaf: str) -> Rule | None:
         """Return the rule that applies to a leaf, which is the first one that matches; None if no
         rule matches."""
-        return next((r for r in self._by_target.find(leaf) if r.match(leaf) is not None), None)
+        return next(
+            (r for r in self._by_target.find(leaf) if r.find_source_keys(leaf) is not None), None
+        )
 
     @cached_property
     def _by_source(self) -> PathIndex:
@@ -273,10 +275,10 @@ class Naming:
     def has_key(self, key: str) -> bool:
         """Return True if files with these names may contain the key, also if the model does not use
         it."""
-        return self.leaf(key) is not None or _matches_any(self.surplus, key)
+        return self.find_leaf(key) is not None or _matches_any(self.allowed_unused, key)
 
     @cached_property
-    def surplus(self) -> tuple[str, ...]:
+    def allowed_unused(self) -> tuple[str, ...]:
         """Patterns of all keys that a file may contain although the model does not use them: those
         of `zero`, `computed` and `copies`."""
         copy_patterns = (pattern for pattern, _ in self.copies)
@@ -331,7 +333,7 @@ class LeafPlan:
     rule: Rule
 
 
-def plan(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[LeafPlan]:
+def plan_leaves(rules: Iterable[Rule], shapes: Mapping[str, Shape]) -> list[LeafPlan]:
     """Return the plan of each leaf of a model. The first rule that matches a leaf applies.
 
     **Arguments:**
@@ -349,7 +351,7 @@ def _plan_leaf(rules: tuple[Rule, ...], target: str, shape: Shape) -> LeafPlan:
     """Return the plan of the leaf `target`, which has this shape. **Raises** `KeyError` if no rule
     matches."""
     for rule in rules:
-        if (keys := rule.match(target)) is not None:
+        if (keys := rule.find_source_keys(target)) is not None:
             pairs = zip(keys, shapes_before(rule.transform, shape), strict=bool(keys))
             sources = (
                 SourceKey(key.removesuffix("?"), source, key.endswith("?"), rule.missing)
@@ -371,7 +373,7 @@ def leaf_shape(naming: Naming, file: Mapping[str, LazyTensor], leaf: str) -> Sha
     - `leaf`: the path of the leaf.
     """
     for rule in naming.rules:
-        if (keys := rule.match(leaf)) is not None:
+        if (keys := rule.find_source_keys(leaf)) is not None:
             shapes = [file[key].shape for key in keys if key in file]
             try:
                 parts = (np.broadcast_to(np.float32(0), shape) for shape in shapes)
@@ -409,7 +411,7 @@ def map_tensors(
             "the checkpoint does not fit the model: " + "; ".join(problems) + ". "
             "Give the checkpoint that was published for this model."
         )
-    _check_surplus(naming, _find_surplus(naming, plans, file), file)
+    _check_allowed_unused(naming, _find_allowed_unused(naming, plans, file), file)
     return {
         leaf_plan.target: LazyTensor(
             leaf_plan.shape, "float32", partial(_read_leaf, leaf_plan, file)
@@ -444,13 +446,13 @@ def find_misfits(
 
     - "missing": keys of required sources that the file lacks.
     - "unexpected": keys of the file that the model does not use, that the naming does not allow
-      (`Naming.surplus`), and that are not unrelated (`find_unrelated_keys`).
+      (`Naming.allowed_unused`), and that are not unrelated (`find_unrelated_keys`).
     - "of another shape": texts with a key, its shape and the expected shape.
     - "of another type": texts with the key and dtype of a tensor that does not contain floats.
 
     `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
     """
-    unexpected = {*file} - {*source_shapes(plans)} - _find_surplus(naming, plans, file)
+    unexpected = {*file} - {*source_shapes(plans)} - _find_allowed_unused(naming, plans, file)
     unexpected -= {*find_unrelated_keys(naming, plans, file)}
     sources = {source.key: source for leaf_plan in plans for source in leaf_plan.sources}
     present = [(key, file[key], source.shape) for key, source in sources.items() if key in file]
@@ -480,7 +482,7 @@ def find_unrelated_keys(
     tensors without floats such as counters, empty tensors, single numbers, mask tokens, and tensors
     of other modules.
 
-    Keys that the model uses or that the naming allows (`Naming.surplus`) are not among them.
+    Keys that the model uses or that the naming allows (`Naming.allowed_unused`) are not among them.
     Neither are other unused keys inside the network, because a network with additional tensors
     computes something else.
 
@@ -488,12 +490,12 @@ def find_unrelated_keys(
     """
     source_keys = source_shapes(plans)
     modules = {key.partition(".")[0] for key in source_keys}
-    surplus = _find_surplus(naming, plans, file)
+    allowed_unused = _find_allowed_unused(naming, plans, file)
     return [
         key
         for key, tensor in file.items()
         if key not in source_keys
-        and key not in surplus
+        and key not in allowed_unused
         and _is_unrelated(key, tensor, modules, naming)
     ]
 
@@ -508,18 +510,20 @@ def _is_unrelated(key: str, tensor: LazyTensor, modules: Collection[str], naming
     if math.prod(tensor.shape) == 1:
         return not naming.has_key(key)  # such as the temperature of a loss
     module, dot, _ = key.partition(".")
-    is_other_module = dot and module not in modules and naming.leaf(key) is None
+    is_other_module = dot and module not in modules and naming.find_leaf(key) is None
     # Only training uses the mask token.
     return bool(is_other_module) or key.rpartition(".")[2] == "mask_token"
 
 
-def _find_surplus(
+def _find_allowed_unused(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> set[str]:
     """Return the keys of a file that the model does not use, but that the naming allows
-    (`Naming.surplus`)."""
+    (`Naming.allowed_unused`)."""
     source_keys = source_shapes(plans)
-    return {key for key in file if key not in source_keys and _matches_any(naming.surplus, key)}
+    return {
+        key for key in file if key not in source_keys and _matches_any(naming.allowed_unused, key)
+    }
 
 
 def _matches_any(patterns: Iterable[str], key: str) -> bool:
@@ -527,7 +531,7 @@ def _matches_any(patterns: Iterable[str], key: str) -> bool:
     return any(_pattern(pattern).fullmatch(key) for pattern in patterns)
 
 
-def _check_surplus(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor]) -> None:
+def _check_allowed_unused(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor]) -> None:
     """Read the values of these keys, which the model does not use, and check that they are zeros or
     copies of other tensors, as the naming says. Values that the model computes (`Naming.computed`)
     are not checked.

@@ -32,7 +32,7 @@ def stream_state(
     - `draws`: the function that draws values, by the kind of parameter, such as `"periods"` or
       `"mask"`.
     - `copies`: keys of further tensors, each with the key whose values it repeats, as
-      `Naming.repeated` returns them. The key of a copy must sort after that of its original.
+      `Naming.find_copies` returns them. The key of a copy must sort after that of its original.
       Nothing is drawn for copies.
     """
     rng = np.random.Generator(np.random.PCG64(seed))

@@ -100,10 +100,10 @@ class Provenance:
 class Weights:
     """Values for every array leaf of a model, by the path of the leaf (`blocks.0.attn.qkv.weight`).
 
-    `filled` contains the leaves that have no tensor in the file and have the default values of
-    their rules, such as a mask token. Rotary periods are not among them.
+    `filled_leaves` contains the leaves that have no tensor in the file and have the default values
+    of their rules, such as a mask token. Rotary periods are not among them.
     """
 
     arrays: LazyArrays
     provenance: Provenance
-    filled: tuple[str, ...] = ()
+    filled_leaves: tuple[str, ...] = ()

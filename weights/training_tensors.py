@@ -62,18 +62,18 @@ def find_training_keys(keys: Iterable[str]) -> set[str]:
     }
 
 
-def is_trained(tensor: LazyTensor) -> bool:
+def may_be_trained(tensor: LazyTensor) -> bool:
     """Return True if training may have changed a tensor: it has floats and is not empty."""
     return tensor.dtype in FLOATS and 0 not in tensor.shape
 
 
-def may_change_answer(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
+def exclude_harmless_tensors(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
     """Return those of a network's unused tensors that could change its answer: training may have
     changed them, and no rule says that only training uses them."""
     harmless = find_training_keys(tensors)
-    return {k: t for k, t in tensors.items() if k not in harmless and is_trained(t)}
+    return {k: t for k, t in tensors.items() if k not in harmless and may_be_trained(t)}
 
 
-def is_number(tensor: LazyTensor) -> bool:
+def has_one_element(tensor: LazyTensor) -> bool:
     """Return True if a tensor has exactly one element."""
     return math.prod(tensor.shape) == 1

@@ -23,7 +23,7 @@ from weights.errors import MappingError
 from weights.files import Checkpoint
 from weights.found_head import enclosing_prefixes, find_head, network_width
 from weights.initializers import Shape
-from weights.mapping import Naming, describe_misfits, plan, source_shapes
+from weights.mapping import Naming, describe_misfits, plan_leaves, source_shapes
 from weights.parameters import parameter
 from weights.tensors import LazyTensor
 
@@ -181,7 +181,8 @@ def _join_block_numbers(tensors: dict[str, LazyTensor], naming: Naming) -> dict[
     chunked = {
         key: (beginning, chunk, block, ending)
         for key, (beginning, chunk, block, ending) in chunked.items()
-        if naming.leaf(key) is None and naming.leaf(f"{beginning}{block}.{ending}") is not None
+        if naming.find_leaf(key) is None
+        and naming.find_leaf(f"{beginning}{block}.{ending}") is not None
     }
     # Most scripts continue to count in the next chunk. If a script starts again in each chunk,
     # block numbers repeat, so the blocks are renumbered.
@@ -238,7 +239,7 @@ def narrow_to_model(
     unique.
     """
     views = views_of(checkpoint)(naming)
-    plans = plan(naming.rules, shapes)
+    plans = plan_leaves(naming.rules, shapes)
     matching = [view for view in views if not describe_misfits(naming, plans, view.tensors)]
     if not matching:
         needed_shapes = source_shapes(plans)

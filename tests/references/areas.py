@@ -76,7 +76,7 @@ def patches(folder: Path) -> CustomCheckpoint:
     config = replace(nano(zoo.info("dinov2_vits14_ade20k_ms").config), classes=len(CLASSES))
     model = write_patches(folder, "dinov2_vits14_ade20k_ms", config)
     outputs = torch.no_grad()(lambda pictures: {"logits": model(pictures).numpy()})
-    return CustomCheckpoint(folder, outputs, config.native, "dinov2_segmentation")
+    return CustomCheckpoint(folder, outputs, config.native_size, "dinov2_segmentation")
 
 
 def write_patches(

@@ -249,7 +249,7 @@ def run_network(kind: str, settings: Settings) -> LibraryNetwork | None:
             name: value[0].numpy() if len(value) == 1 else value.numpy()
             for name, value in output.items()
             if isinstance(value, torch.Tensor)
-            and (name != "pooler_output" or CLASSES[kind].has_same_pooler)
+            and (name != "pooler_output" or not CLASSES[kind].adds_pooler)
         }
         tied_keys = getattr(model, "all_tied_weights_keys", None) or {}
         tensors = {key: value for key, value in model.state_dict().items() if key not in tied_keys}

@@ -17,7 +17,7 @@ from tests.tiers import default_rows
 from weights import LazyTensor, locate, random_weights
 from weights.errors import BadValues, MappingError, WeightsNotFound, WrongDigest
 from weights.initializers import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
-from weights.mapping import SHOWN_NAMES, Rule, map_tensors, plan, source_shapes
+from weights.mapping import SHOWN_NAMES, Rule, map_tensors, plan_leaves, source_shapes
 from weights.namings.meta_names import DINOV3_VIT
 from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
 from weights.progress import Quiet
@@ -37,7 +37,7 @@ def test_rules_and_random_weights_cover_every_model(name):
     for naming in reversed(entry.namings):
         leaves = model_shapes(entry.config_for(naming.name))
         try:
-            plans = plan(naming.rules, leaves)
+            plans = plan_leaves(naming.rules, leaves)
         except KeyError as error:
             # Some files have towers without a projection, or DeiT without its second classifier.
             assert naming is not entry.namings[0], error
@@ -62,20 +62,22 @@ TENSOR_COUNTS = {
     ),
 )
 def test_files_of_dinov3_have_the_published_number_of_tensors(name):
-    plans = plan(naming_of(zoo.info(name), "meta").rules, model_shapes(zoo.info(name).config))
+    plans = plan_leaves(
+        naming_of(zoo.info(name), "meta").rules, model_shapes(zoo.info(name).config)
+    )
     short_name = name.removeprefix("dinov3_")
     assert len(source_shapes(plans)) == TENSOR_COUNTS.get(short_name, len(source_shapes(plans)))
 
 
 def test_a_leaf_without_a_rule_is_an_error():
     with pytest.raises(KeyError, match=r"no rule gives the leaf 'b\.c'"):
-        plan([Rule("a.{x}", ("a.{x}",))], {"a.b": (1,), "b.c": (1,)})
+        plan_leaves([Rule("a.{x}", ("a.{x}",))], {"a.b": (1,), "b.c": (1,)})
 
 
 def test_the_first_rule_determines_the_name_of_a_leaf():
     """The names of one layer differ between transformers' and Google's files of TIPS."""
     hub, google = "blocks.3.mlp.c_fc.weight", "blocks.3.mlp.fc1.weight"
-    assert TIPS_VIT.leaf(google) == HUB_TIPS_VIT.leaf(hub) == google
+    assert TIPS_VIT.find_leaf(google) == HUB_TIPS_VIT.find_leaf(hub) == google
     assert not HUB_TIPS_VIT.has_key(google)
 
 
@@ -93,7 +95,7 @@ def test_values_are_read_when_needed(vits16):
 def mapping_error(shapes, file):
     """Return the error of mapping tensors to leaves of these shapes."""
     with pytest.raises(MappingError) as error:
-        map_tensors(DINOV3_VIT, plan(DINOV3_VIT.rules, shapes), file)
+        map_tensors(DINOV3_VIT, plan_leaves(DINOV3_VIT.rules, shapes), file)
     return str(error.value)
 
 

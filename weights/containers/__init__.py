@@ -23,7 +23,7 @@ from weights.containers import (
     zips,
 )
 from weights.errors import NotACheckpoint, WeightsNotFound
-from weights.files import Checkpoint, FileBytes, report_damage
+from weights.files import Checkpoint, FileBytes, translate_damage
 from weights.parameters import parameter
 
 BEGINNING = 16  # number of bytes from which the format is recognised
@@ -94,7 +94,7 @@ def _read_zip(source: FileBytes, stream: BufferedReader) -> Checkpoint:
     **Raises** `NotACheckpoint` if the archive is invalid, and `WeightsNotFound` if a head's
     backbone is missing.
     """
-    with report_damage(source.path, "zip archive", *zips.ERRORS):
+    with translate_damage(source.path, "zip archive", *zips.ERRORS):
         archive = zips.open_archive(source)
     if npz.is_npz(archive):
         tower = npz.read_npz(source, archive)

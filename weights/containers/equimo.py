@@ -21,7 +21,7 @@ from weights.containers.lz4 import Content
 from weights.containers.npy import scan_records
 from weights.containers.safetensors import parse_object, read_object
 from weights.errors import DamagedFile, WrongDigest
-from weights.files import PIECE, Bytes, Checkpoint, FileBytes, report_damage
+from weights.files import PIECE, Bytes, Checkpoint, FileBytes, translate_damage
 from weights.tensors import LazyTensor
 
 METADATA = "metadata.json"
@@ -43,7 +43,7 @@ def read_archive(frame: FileBytes, stream: BufferedReader) -> Checkpoint:
     have the recorded digest.
     """
     path = frame.path
-    with report_damage(path, KIND, tarfile.TarError):
+    with translate_damage(path, KIND, tarfile.TarError):
         unpacked = Content(stream)
         members: dict[str, tuple[int, int]] = {}
         unpacked.file.seek(0)
@@ -110,7 +110,7 @@ def read_folder(weights: FileBytes, stream: BufferedReader) -> Checkpoint:
     the recorded digest.
     """
     path = weights.path.parent
-    with report_damage(path, KIND):
+    with translate_damage(path, KIND):
         metadata, size = read_object(path / METADATA), weights.state.size
         tensors = _read_tensors(stream, size, weights, path, metadata)
     return _make_checkpoint(path, "Equimo folder", weights, tensors, metadata)

@@ -16,7 +16,7 @@ import numpy as np
 
 from weights.containers.bounds import MAX_TENSORS, parse_shape
 from weights.errors import DamagedFile
-from weights.files import Bytes, Checkpoint, FileBytes, lazy_tensor, report_damage
+from weights.files import Bytes, Checkpoint, FileBytes, lazy_tensor, translate_damage
 from weights.initializers import Shape
 from weights.tensors import LazyTensor
 
@@ -60,7 +60,7 @@ def read_eqx(source: FileBytes, stream: IO[bytes]) -> Checkpoint:
     The file has no names, so tensors are named by their positions: `"0"`, `"1"`, …. **Raises**
     `NotACheckpoint` if the file is invalid.
     """
-    with report_damage(source.path, "file of Equinox leaves"):
+    with translate_damage(source.path, "file of Equinox leaves"):
         records = enumerate(scan_records(stream, source.state.size, source))
         tensors = {str(number): tensor for number, tensor in records}
     return Checkpoint(source.path, EQUINOX, (source,), tensors)

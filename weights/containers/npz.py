@@ -17,8 +17,8 @@ from weights.files import (
     FileBytes,
     lazy_tensor,
     raise_unreadable,
-    report_damage,
     stored_dtype,
+    translate_damage,
 )
 from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
@@ -40,7 +40,7 @@ def read_npz(source: FileBytes, archive: zipfile.ZipFile) -> Checkpoint:
 
     **Raises** `NotACheckpoint` if the archive is invalid.
     """
-    with report_damage(source.path, KIND, *ERRORS):
+    with translate_damage(source.path, KIND, *ERRORS):
         tensors = {
             info.filename.removesuffix(SUFFIX): _lazy_member(source, archive, info)
             for info in archive.infolist()
@@ -95,7 +95,7 @@ def _read_deflated(
     **Raises** `NotACheckpoint` if the member has another length, or not the checksum that the
     archive records.
     """
-    with report_damage(source.path, KIND, *ERRORS):
+    with translate_damage(source.path, KIND, *ERRORS):
         with archive.open(info) as file:
             file.read(header.length)
             # One byte more than expected, so that the end of the member is read and checked.

@@ -227,7 +227,7 @@ class Machine:
         del self.stack[start:]
         return values
 
-    def drop(self, values: Sequence[Any]) -> None:
+    def ignore(self, values: Sequence[Any]) -> None:
         """Do nothing. The values have been removed from the stack, and are not used."""
 
     def memoize(self, index: int) -> None:
@@ -380,9 +380,9 @@ CHANGES: dict[str, Callable[[Machine, Any], None]] = {
     "BINPUT": lambda machine, index: machine.memoize(index),
     "LONG_BINPUT": lambda machine, index: machine.memoize(index),
     "MEMOIZE": lambda machine, _: machine.memoize(len(machine.memo)),
-    "ADDITEMS": lambda machine, _: machine.drop(machine.pop_to_mark()),
-    "POP": lambda machine, _: machine.drop(machine.pop_values(1)),
-    "POP_MARK": lambda machine, _: machine.drop(machine.pop_to_mark()),
+    "ADDITEMS": lambda machine, _: machine.ignore(machine.pop_to_mark()),
+    "POP": lambda machine, _: machine.ignore(machine.pop_values(1)),
+    "POP_MARK": lambda machine, _: machine.ignore(machine.pop_to_mark()),
     "PUT": lambda machine, index: machine.memoize(index),
     "BUILD": lambda machine, _: machine.set_state(*machine.pop_values(1)),
 }

@@ -24,8 +24,8 @@ from weights.files import (
     lazy_tensor,
     raise_unreadable,
     read_values,
-    report_damage,
     stored_dtype,
+    translate_damage,
 )
 from weights.initializers import Float32, Shape
 from weights.tensors import FLOATS, LazyTensor
@@ -52,7 +52,7 @@ def read_pth(source: FileBytes, members: Mapping[str, zipfile.ZipInfo]) -> Check
     `UnsafeCheckpoint` if the saved value is an object, or contains objects but no tensors.
     """
     path = source.path
-    with report_damage(path, "PyTorch checkpoint", *ERRORS):
+    with translate_damage(path, "PyTorch checkpoint", *ERRORS):
         archive = Archive(source, members)
         content = unpickle(archive.read_member("data.pkl", MAX_TABLE_BYTES))
         state, objects = collect_tensors(content)

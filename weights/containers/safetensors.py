@@ -24,7 +24,7 @@ from weights.containers.bounds import (
     parse_shape,
 )
 from weights.errors import DamagedFile
-from weights.files import Checkpoint, FileBytes, lazy_tensor, report_damage, stored_dtype
+from weights.files import Checkpoint, FileBytes, lazy_tensor, stored_dtype, translate_damage
 from weights.initializers import Shape
 from weights.opening import as_utf8, read_at_most
 
@@ -72,7 +72,7 @@ def read_arrays(path: Path) -> tuple[dict[str, NDArray[np.generic]], Mapping[str
     """
     arrays: dict[str, NDArray[np.generic]] = {}
     source = FileBytes(path)
-    with report_damage(path, KIND):
+    with translate_damage(path, KIND):
         entries, metadata = _read_header(source, source.stream())
         for key, entry in entries.items():
             if entry.dtype not in ("float32", "uint8", "int32", "int64"):
@@ -94,7 +94,7 @@ def _read_header(
     without gaps.
     """
     size = source.state.size
-    with report_damage(source.path, KIND):
+    with translate_damage(source.path, KIND):
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, MAX_TABLE_BYTES):
             raise DamagedFile(f"its header claims {length} of {size} bytes")
@@ -177,7 +177,7 @@ def read_sharded(
     missing.
     """
     index = source.path
-    with report_damage(index, "index of several files"):
+    with translate_damage(index, "index of several files"):
         file_of_tensor = _weight_map(as_utf8(stream.read(MAX_TABLE_BYTES + 1)))
         files = {name: index.with_name(name) for name in sorted(set(file_of_tensor.values()))}
         check_count("its files (in number)", len(files), MAX_FILES)
@@ -211,7 +211,7 @@ def read_sharded(
 def shard_names(index: Path) -> list[str]:
     """Return the names of the files that an index lists, sorted and without duplicates. **Raises**
     `NotACheckpoint` if the index is invalid."""
-    with report_damage(index, "index of several files"):
+    with translate_damage(index, "index of several files"):
         return sorted(set(_weight_map(as_utf8(read_at_most(index, MAX_TABLE_BYTES + 1))).values()))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from weights.containers.safetensors import INDEX, TENSORS
 from weights.errors import WeightsNotFound
-from weights.files import check_digest_in_name, promised_digest, sha256
+from weights.files import check_digest_in_name, digest_in_name, sha256
 from weights.parameters import parameter
 from weights.progress import Progress, Quiet
 from weights.sources.content import check_content, check_digest
@@ -53,14 +53,14 @@ class LocatedCheckpoint:
     **Arguments:**
 
     - `path`: the path.
-    - `where`: a description of the folder, cache or hub it was found in, for the user.
+    - `origin`: a description of the folder, cache or hub it was found in, for the user.
     - `sha256`: the digest if it was computed, which is so for a file of a hub that is no index, and
       for a file whose name contains a digest. None for others.
     - `source`: the file on the hub with its commit; None if it does not come from a hub.
     """
 
     path: Path
-    where: str
+    origin: str
     sha256: str | None = None
     source: HubFile | None = None
 
@@ -100,15 +100,15 @@ def locate(
     messages end with `published.advice`, except that of `WrongDigest`.
     """
     if (weights := next(search_weights(published, listener), None)) is None:
-        file, advice = downloadable(published, offline)
+        file, advice = choose_download(published, offline)
         tell = partial(report_weights_licence, published, listener)
         path, digest = fetch(file, advice, listener, tell)
         weights = _as_located(path, file, f"the hub ({file})", digest)
-    listener.stage(f"weights: {weights.path.name}, from {weights.where}")
+    listener.stage(f"weights: {weights.path.name}, from {weights.origin}")
     return weights
 
 
-def downloadable(
+def choose_download(
     published: PublishedFiles, offline: bool = False, mirror: bool = False
 ) -> tuple[HubFile, str]:
     """Return the file to download if a model's weights are not found, which is the first one of the
@@ -164,7 +164,7 @@ def search_weights(
     for path in filter(Path.exists, candidate_paths(published)):
         description = "this package" if path == published.embedded else str(path.parent)
         digest = None
-        if promised_digest(path):
+        if digest_in_name(path):
             listener.stage(f"checking {path}", path.stat().st_size)
             digest = sha256(path, listener.step)
             check_digest_in_name(path, digest)

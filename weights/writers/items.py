@@ -11,7 +11,7 @@ import numpy as np
 from weights.files import stored_dtype
 from weights.initializers import Float32, Shape
 from weights.inverse import invert
-from weights.mapping import Naming, plan
+from weights.mapping import Naming, plan_leaves
 from weights.namings import meta_names
 from weights.tensors import LazyTensor
 from weights.transforms import zeros
@@ -36,9 +36,9 @@ def items_for(naming: Naming, values: Mapping[str, Float32], shapes: Mapping[str
     """Return the tensors of a file in this naming by key, computed from the values of a model when
     they are read. Their dtypes are those of Meta's files (`meta_names.published_dtype`).
 
-    The result includes the copies that a complete file contains (`Naming.repeated`), and zeros for
-    the biases of queries, keys and values that Equimo requires. Optional tensors are read at once.
-    They are all left out if every one equals its default, and otherwise all written.
+    The result includes the copies that a complete file contains (`Naming.find_copies`), and zeros
+    for the biases of queries, keys and values that Equimo requires. Optional tensors are read at
+    once. They are all left out if every one equals its default, and otherwise all written.
 
     **Arguments:**
 
@@ -50,7 +50,7 @@ def items_for(naming: Naming, values: Mapping[str, Float32], shapes: Mapping[str
         path: LazyTensor(shape, "float32", partial(values.__getitem__, path))
         for path, shape in shapes.items()
     }
-    sources = invert(plan(naming.rules, shapes), leaves)
+    sources = invert(plan_leaves(naming.rules, shapes), leaves)
     # A reader uses the defaults of optional tensors. Either all or none of them are written,
     # because a model has a bias in every layer or in none.
     has_bias = not all(
@@ -61,7 +61,7 @@ def items_for(naming: Naming, values: Mapping[str, Float32], shapes: Mapping[str
     tensors = {
         source.key: tensor for source, tensor in sources.items() if has_bias or not source.optional
     }
-    tensors |= {copy: tensors[key] for copy, key in naming.repeated(tensors).items()}
+    tensors |= {copy: tensors[key] for copy, key in naming.find_copies(tensors).items()}
     if naming.name == "equimo" and naming.zero:
         # Equimo 1.x requires a bias of queries, keys and values, so zeros are written.
         for key in [key for key in tensors if key.endswith(".attn.qkv.weight")]:

@@ -62,7 +62,7 @@ class MultiStageConfig(FeatureConfig):
         return len(self.depths)
 
     @property
-    def stages_text(self) -> str:
+    def stages_description(self) -> str:
         """Description of the stages in one line."""
         stages = zip(self.depths, self.dims, strict=True)
         widths = ", ".join(f"{depth} of width {dim}" for depth, dim in stages)

@@ -243,7 +243,7 @@ class TransformersClass:
       level.
     - `auto_class`: the class that loads it by its settings.
     - `output_names`: the outputs of the class; empty if it returns features.
-    - `has_same_pooler`: False if the class has a pooler layer that the network does not have.
+    - `adds_pooler`: whether the class has a pooler layer that the network does not have.
     - `has_key_bias_setting`: whether a setting says that the projection to keys has a bias.
     - `square_only`: whether the class takes square pictures only.
     - `variable_settings`: settings that may have several values for the same network.
@@ -258,7 +258,7 @@ class TransformersClass:
     section: str = ""
     auto_class: str = "AutoModel"
     output_names: tuple[str, ...] = ()
-    has_same_pooler: bool = True
+    adds_pooler: bool = False
     has_key_bias_setting: bool = False
     square_only: bool = False
     variable_settings: tuple[str, ...] = ()

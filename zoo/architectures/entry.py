@@ -233,15 +233,15 @@ class ModelInfo:
             )
 
     def __repr__(self) -> str:
-        return f"<ModelInfo {self.name}: {self.config.text}, {self.parameters:,} parameters>"
+        return f"<ModelInfo {self.name}: {self.config.description}, {self.parameters:,} parameters>"
 
     def _repr_html_(self) -> str:
         facts = {
             "family": self.family,
             "parameters": f"{self.parameters:,}",
-            "architecture": self.config.text,
+            "architecture": self.config.description,
             **({"pooler_output": self.pooler} if self.pooler else {}),
-            "checkpoint": self.file,
+            "checkpoint": self.weights_name,
             "licence": f"{self.licence.name}, {self.licence.page}",
             "source": self.source,
             **({"papers": ", ".join(self.paper_pages)} if self.papers else {}),
@@ -311,13 +311,13 @@ class ModelInfo:
         return tuple(filter(None, (self.name, *self.aliases, self.repository)))
 
     @property
-    def file(self) -> str:
+    def weights_name(self) -> str:
         """Name of the file to ask the user for if there are no weights: the authors' file, or else
         the repository on a hub, or else Equimo's file."""
         return self.checkpoint or self.repository or self.archive
 
     @property
-    def files(self) -> tuple[str, ...]:
+    def recognised_files(self) -> tuple[str, ...]:
         """Names of files by which this model is recognised: the authors' file, then Equimo's. A
         file that does not exist is left out."""
         return tuple(filter(None, (self.checkpoint, self.archive)))
@@ -327,7 +327,7 @@ class ModelInfo:
         """File names and addresses under which the model's weights are searched on this computer
         and downloaded."""
         return PublishedFiles(
-            name=self.file,
+            name=self.weights_name,
             checkpoint=self.checkpoint,
             archive=self.archive,
             repository=self.repository,
@@ -341,10 +341,10 @@ class ModelInfo:
         )
 
     @property
-    def native(self) -> tuple[int, int]:
+    def native_size(self) -> tuple[int, int]:
         """(height, width) of the pictures on which positions were trained, or else the size of the
         preprocessing."""
-        return self.config.native or self.preprocessing.size
+        return self.config.native_size or self.preprocessing.size
 
     @property
     def namings(self) -> tuple[Naming, ...]:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.images.pictures import ReadPicture, reduced_picture
+from zoo.images.pictures import ReadPicture, to_read_picture
 from zoo.images.pixel_values import decoded_pixel_values, resized_size
 from zoo.images.preprocessing import Preprocessing
-from zoo.tasks.answer import size_inside
+from zoo.tasks.answer import fit_size
 
 if TYPE_CHECKING:
     from zoo.texts.tokenizer import Tokenizer
@@ -51,7 +51,7 @@ class InputArray(NamedTuple):
     dtype: str
     shape: tuple[int | str, ...]
 
-    def sides(self, array: NDArray[Any]) -> dict[str, int]:
+    def read_sides(self, array: NDArray[Any]) -> dict[str, int]:
         """Return the sizes that an array has along its open sides, by the names of the sides, and
         the batch size as "batch". `array` has a batch axis."""
         pairs = zip(self.shape, array.shape[1:], strict=True)
@@ -86,7 +86,7 @@ class Input(ABC):
         """Symbolic expressions for the open sides, such as `"14*h"`, by the names of the sides."""
 
     @abstractmethod
-    def sides(self, size: Size) -> Mapping[str, int]:
+    def fixed_sides(self, size: Size) -> Mapping[str, int]:
         """Return the sides that are fixed, by name, in a file for pictures of this size (height,
         width)."""
 
@@ -101,7 +101,10 @@ class Input(ABC):
         `size` is the (height, width) of pictures in a file of fixed size, whose sides are numbers.
         For None, open sides are symbolic expressions.
         """
-        fixed: dict[str, int | str] = {**self.open_sides, **(self.sides(size) if size else {})}
+        fixed: dict[str, int | str] = {
+            **self.open_sides,
+            **(self.fixed_sides(size) if size else {}),
+        }
         return tuple(
             tuple(fixed[side] if isinstance(side, str) else side for side in array.shape)
             for array in self.arrays
@@ -113,7 +116,7 @@ class Input(ABC):
         sides: dict[str, int] = {}
         for array in self.arrays:
             if array.name in feeds:
-                sides |= array.sides(feeds[array.name])
+                sides |= array.read_sides(feeds[array.name])
         return sides
 
 
@@ -154,7 +157,7 @@ class PictureInput(Input):
         "14*w"}`."""
         return {"height": f"{self.stride}*h", "width": f"{self.stride}*w"}
 
-    def sides(self, size: Size) -> Mapping[str, int]:
+    def fixed_sides(self, size: Size) -> Mapping[str, int]:
         """Return the height and the width of a file for pictures of this size."""
         return {"height": size[0], "width": size[1]}
 
@@ -181,7 +184,7 @@ class PictureInput(Input):
         - `size`: the (height, width) that the network takes.
         """
         return (
-            size_inside(sides, size)
+            fit_size(sides, size)
             if preprocessing.padded
             else resized_size(sides, preprocessing, size)
         )
@@ -203,7 +206,7 @@ class PictureInput(Input):
         from zoo.images.photograph import photographs
 
         return self.make(
-            [reduced_picture(image) for image in photographs(count)], preprocessing, size
+            [to_read_picture(image) for image in photographs(count)], preprocessing, size
         )
 
 
@@ -240,7 +243,7 @@ class TextInput(Input):
         fixed."""
         return {"sequence_length": "sequence_length"}
 
-    def sides(self, size: Size) -> Mapping[str, int]:
+    def fixed_sides(self, size: Size) -> Mapping[str, int]:
         """Return no sides, because the size of pictures does not apply to texts."""
         return {}
 
@@ -343,7 +346,7 @@ def read_feed_sides(inputs: Sequence[Input], feeds: Mapping[str, NDArray[Any]]) 
     - `feeds`: the arrays by the names of the file's inputs.
     """
     if IMAGE.name in feeds:
-        return IMAGE.sides(feeds[IMAGE.name])
+        return IMAGE.read_sides(feeds[IMAGE.name])
     sides: dict[str, int] = {}
     for part in reversed(inputs):
         sides |= part.read_sides(feeds)

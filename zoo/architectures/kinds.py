@@ -66,7 +66,7 @@ def nested_networks(config: Config) -> dict[str, Config]:
     }
 
 
-def towers(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
+def innermost_networks(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
     """Yield pairs of a prefix and the configuration of an innermost network. The prefix, such as
     `"vision."`, is that of the paths of the network's leaves.
 
@@ -79,7 +79,7 @@ def towers(config: Config, path: str = "") -> Iterator[tuple[str, Config]]:
     """
     if inner := nested_networks(config):
         for name, part in inner.items():
-            yield from towers(part, f"{path}{name}.")
+            yield from innermost_networks(part, f"{path}{name}.")
     else:
         yield path, config
 
@@ -100,18 +100,19 @@ def without_head(config: Config) -> Config:
     return config if head is None else head.with_classes(config, None)
 
 
-def with_one_head(config: Config) -> Config:
-    """Return the configuration with one attention head, also in nested networks.
+def with_neutral_values(config: Config) -> Config:
+    """Return the configuration, and nested networks, with the neutral value in all fields that are
+    declared with `neutral`, such as one attention head.
 
-    In general, all fields that are declared with `neutral` get that value. Such values fit the
-    tensors of any network, so tensors can be read before the settings are known.
+    Such values fit the tensors of any network, so tensors can be read before the settings are
+    known.
     """
     neutral = {
         field.name: field.facts.neutral
         for field in declared_fields(config)
         if field.facts is not None and field.facts.neutral is not None
     }
-    return with_fields(_with_parts(config, with_one_head), **neutral)
+    return with_fields(_with_parts(config, with_neutral_values), **neutral)
 
 
 def complete_config(config: Config, facts: CheckpointFacts) -> Config:

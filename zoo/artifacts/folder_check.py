@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.files import digest_of
+from weights.files import hash_open_file
 from weights.opening import State, open_inside
 from weights.progress import Progress
 from zoo.artifacts.measured import Verification
@@ -193,7 +193,7 @@ def _describe_fault(folder: Path, item: File, progress: Progress) -> str | None:
             size = State.of(file).size
             if size != item.bytes:
                 return f"{item.name} has {size} bytes instead of {item.bytes}"
-            if digest_of(file, progress.step) != item.sha256:
+            if hash_open_file(file, progress.step) != item.sha256:
                 return f"{item.name} has another sha256"
     except FileNotFoundError:
         return f"{item.name} is missing"

@@ -12,7 +12,7 @@ from zoo.architectures.builder import batched
 from zoo.architectures.inputs import Feeds
 from zoo.artifacts.answering_network import AnsweringNetwork
 from zoo.common.errors import BadRequest
-from zoo.images.pictures import reduced_picture
+from zoo.images.pictures import to_read_picture
 from zoo.tasks.answer import Outputs
 from zoo.texts.tokenizer import Tokenizer
 
@@ -38,7 +38,7 @@ def to_answering_network(model: Network, tokenizer: Tokenizer | None = None) -> 
         if config.pictures is None:
             return {}
         size = preprocessing.input_size_for(images[0].height, images[0].width)
-        return config.pictures.make([*map(reduced_picture, images)], preprocessing, size)
+        return config.pictures.make([*map(to_read_picture, images)], preprocessing, size)
 
     def feed_texts(texts: Sequence[str]) -> Feeds:
         """Return the input arrays of texts. **Raises** `BadRequest` without a tokenizer."""

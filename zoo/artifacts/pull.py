@@ -23,7 +23,7 @@ from weights.sources.hub import HubFile, download, find_cached, resolve_file
 from zoo.artifacts.read import MAX_MANIFEST_BYTES, parse_manifest
 from zoo.artifacts.schema import MANIFEST, File, Manifest, Variant
 from zoo.common.errors import BadFile, BadOutput, BadRequest
-from zoo.common.staging import delay_signals, locked_output, refuse_links, report_write_errors
+from zoo.common.staging import check_no_links, delay_signals, locked_output, translate_write_errors
 
 NAMESPACE = "jax-onnx-zoo"
 """The owner of the repositories on the hub.
@@ -33,7 +33,7 @@ The environment variable ZOO_HUB can name another owner.
 
 DEFAULT_BRANCH = "main"
 
-PARTS_FOLDER = ".zoo-pull"
+PARTIAL_DOWNLOADS_FOLDER = ".zoo-pull"
 """Hidden folder for files that are not complete yet."""
 
 
@@ -77,13 +77,13 @@ class LocatedManifest:
 
     - `content`: the bytes that the manifest was read from.
     - `revision`: the revision of the files that the manifest lists.
-    - `where`: the origin of the manifest, in words.
+    - `origin`: the origin of the manifest, in words.
     """
 
     manifest: Manifest
     content: bytes
     revision: str
-    where: str
+    origin: str
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,11 @@ def pull_folder(request: PullRequest, progress: Progress) -> PullResult:
     symbolic link, or if it has other content under a name of the manifest and the request does not
     allow this to be replaced.
     """
-    (located, variants), folder = _read_wanted(request, progress), request.folder
+    (located, variants), folder = _read_requested_variants(request, progress), request.folder
     with (
         locked_output(folder, progress),
-        report_write_errors(folder),
-        _parts_folder(folder) as parts,
+        translate_write_errors(folder),
+        _partial_downloads_folder(folder) as parts,
     ):
         comparison, differing = _compare_folder(request, located, variants, progress)
         if comparison.missing:
@@ -157,14 +157,14 @@ def pull_folder(request: PullRequest, progress: Progress) -> PullResult:
         for file in comparison.missing:
             _fetch_file(file, located, request, parts, progress)
         _move_files(folder, parts, comparison.missing, differing, located.content)
-    return PullResult(located.where, variants, len(comparison.missing), comparison.kept)
+    return PullResult(located.origin, variants, len(comparison.missing), comparison.kept)
 
 
 def report_licence(located: LocatedManifest, progress: Progress) -> None:
     """Tell the user the licence of the files of a manifest, before they are downloaded."""
     licence = located.manifest.licence
     page = f", {licence.page}" if licence.page else ""
-    progress.note(f"the files of {located.where} have terms of their own: {licence.name}{page}")
+    progress.note(f"the files of {located.origin} have terms of their own: {licence.name}{page}")
 
 
 def preview_pull(request: PullRequest, progress: Progress) -> PullPreview:
@@ -172,7 +172,7 @@ def preview_pull(request: PullRequest, progress: Progress) -> PullPreview:
 
     **Raises** the errors of `pull_folder`, except those of the download.
     """
-    return _compare_folder(request, *_read_wanted(request, progress), progress)[0]
+    return _compare_folder(request, *_read_requested_variants(request, progress), progress)[0]
 
 
 def _compare_folder(
@@ -189,7 +189,7 @@ def _compare_folder(
     folder inside the target folder is a symbolic link.
     """
     folder, manifest = request.folder, located.manifest
-    refuse_links(folder, manifest.files_by_name)
+    check_no_links(folder, manifest.files_by_name)
     needed = manifest.select_files(variants)
     present = [file for file in manifest.files if file.has_full_size_in(folder)]
     if present:
@@ -198,11 +198,11 @@ def _compare_folder(
     differing = _find_differing_files(request, located, intact)
     missing = tuple(file for file in needed if file.name not in intact)
     size = sum(file.bytes for file in missing)
-    return PullPreview(located.where, missing, size, len(needed) - len(missing)), differing
+    return PullPreview(located.origin, missing, size, len(needed) - len(missing)), differing
 
 
 @contextmanager
-def _parts_folder(folder: Path) -> Generator[Path]:
+def _partial_downloads_folder(folder: Path) -> Generator[Path]:
     """Yield a hidden folder for downloads inside `folder`.
 
     When the `with` block ends, the hidden folder is removed, unless it holds complete files, which
@@ -211,8 +211,8 @@ def _parts_folder(folder: Path) -> Generator[Path]:
     **Raises** `BadOutput` if the hidden folder is a symbolic link or contains one.
     """
     is_new = not folder.exists()
-    parts = folder / PARTS_FOLDER
-    refuse_links(folder, [f"{PARTS_FOLDER}/{MANIFEST}"])
+    parts = folder / PARTIAL_DOWNLOADS_FOLDER
+    check_no_links(folder, [f"{PARTIAL_DOWNLOADS_FOLDER}/{MANIFEST}"])
     parts.mkdir(parents=True, exist_ok=True)
     if links := [path for path in parts.rglob("*") if path.is_symlink()]:
         raise BadOutput(
@@ -228,7 +228,7 @@ def _parts_folder(folder: Path) -> Generator[Path]:
                 folder.rmdir()
 
 
-def _read_wanted(
+def _read_requested_variants(
     request: PullRequest, progress: Progress
 ) -> tuple[LocatedManifest, dict[str, Variant]]:
     """Return the manifest of a request's model, and the requested variants by name.
@@ -242,7 +242,8 @@ def _read_wanted(
     if failed or not located.manifest.complete:
         problem = f"variant {failed[0]} failed its verification" if failed else "a build broke off"
         raise BadFile(
-            f"{located.where} is not fit for use ({problem}): take another {parameter('revision')}."
+            f"{located.origin} is not fit for use ({problem}): take another "
+            f"{parameter('revision')}."
         )
     return located, variants
 
@@ -322,7 +323,7 @@ def _find_differing_files(
     present = [name for name in names if os.path.lexists(folder / name)]
     if present and not request.force:
         raise BadOutput(
-            f"{folder / present[0]} is not the file of {located.where}: replace it with "
+            f"{folder / present[0]} is not the file of {located.origin}: replace it with "
             f"{parameter('force')}, or name another folder with {parameter('out')}."
         )
     return present

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from converter.opsets import DEFAULT_TARGET
-from weights.files import digest_of, sha256
+from weights.files import hash_open_file, sha256
 from weights.opening import State, open_inside
 from zoo.architectures import architecture
 from zoo.artifacts.choices import Input, Layout, Precision, Scales, Target
@@ -181,7 +181,7 @@ class File(Model):
         """
         with suppress(OSError), open_inside(folder, self.name) as file:
             has_size = State.of(file).size == self.bytes
-            return has_size and digest_of(file, step) == self.sha256
+            return has_size and hash_open_file(file, step) == self.sha256
         return False
 
 

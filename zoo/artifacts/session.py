@@ -16,7 +16,7 @@ from zoo.architectures.inputs import IMAGE, Feeds, Kind, PictureInput, find_kind
 from zoo.artifacts.choices import tower_variant
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.common.html import html_table
-from zoo.images.pictures import Pictures, pictures, reduced_picture, stack_images
+from zoo.images.pictures import Pictures, pictures, stack_images, to_read_picture
 from zoo.registry.lookup import info
 from zoo.tasks.answer import TEMPLATE, Question, make_sentences
 
@@ -118,7 +118,7 @@ class VisionModel:
             size = sizes.pop() if len(sizes) == 1 else preprocessing.size
         # A model of texts alone has no picture input: these pictures are compared with the texts.
         picture_input = self._config.pictures or PictureInput(stride=1)
-        return picture_input.make([*map(reduced_picture, images)], preprocessing, size)
+        return picture_input.make([*map(to_read_picture, images)], preprocessing, size)
 
     @cached_property
     def _config(self) -> Config:

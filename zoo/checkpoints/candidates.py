@@ -12,9 +12,9 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from weights import Checkpoint
-from weights.load import matches_exactly
+from weights.load import matches_model
 from weights.mapping import Naming, leaf_shape
-from weights.training_tensors import is_trained
+from weights.training_tensors import may_be_trained
 from weights.views import views_of
 from zoo.architectures.architecture import CheckpointFacts, Config
 from zoo.architectures.config_fields import have_same_architecture, have_same_sizes
@@ -24,7 +24,7 @@ from zoo.architectures.kinds import (
     complete_config,
     has_sizes,
     read_sizes,
-    with_one_head,
+    with_neutral_values,
     with_options,
 )
 from zoo.architectures.library_settings import Settings
@@ -76,7 +76,7 @@ class Candidate:
         return frozenset(
             id(tensors[key])
             for key, leaf in leaves.items()
-            if is_trained(tensors[key]) and leaf not in absent
+            if may_be_trained(tensors[key]) and leaf not in absent
         )
 
     @cached_property
@@ -89,8 +89,8 @@ class Candidate:
         """
         from zoo.checkpoints.load import model_shapes
 
-        config = self.config if self.config.is_sound else with_one_head(self.config)
-        return config.is_sound and matches_exactly(
+        config = self.config if self.config.is_sound else with_neutral_values(self.config)
+        return config.is_sound and matches_model(
             self.naming, self.view.tensors, model_shapes(config)
         )
 
@@ -238,7 +238,7 @@ class Rank(NamedTuple):
         `names` are the names of the checkpoint's files. `settings` are the contents of its
         `config.json`, or None without one.
         """
-        has_entry_file_name = not {*candidate.entry.files}.isdisjoint(names)
+        has_entry_file_name = not {*candidate.entry.recognised_files}.isdisjoint(names)
         timm_match, are_both_classifiers = 0, False
         if settings is not None and settings.architecture:
             timm_match = 2 * (settings.timm_name in candidate.entry.aliases)

@@ -31,8 +31,8 @@ from zoo.common.errors import BadOutput, BadRequest
 from zoo.common.staging import (
     check_free,
     move_staged_files,
-    report_write_errors,
     staged,
+    translate_write_errors,
     write_text,
 )
 
@@ -176,7 +176,7 @@ def convert_file(
     # The settings files describe the network of these weights, not the published one.
     described_entry = replace(entry, config=loaded.config)
     progress.stage(f"writing {target.name}", sum(map(byte_size, items.values())))
-    with staged(target.parent) as stage, report_write_errors(target):
+    with staged(target.parent) as stage, translate_write_errors(target):
         write_checkpoint_file(form, stage / target.name, items, described_entry, progress)
         bfloat16_values = {
             key: item.read() for key, item in items.items() if item.dtype == "bfloat16"
@@ -195,7 +195,13 @@ def convert_file(
     )
     nonfinite = tuple(weights.arrays.nonfinite)
     return ConversionResult(
-        target, naming.convention, entry.name, weights.filled, dropped, tuple(rounded), nonfinite
+        target,
+        naming.convention,
+        entry.name,
+        weights.filled_leaves,
+        dropped,
+        tuple(rounded),
+        nonfinite,
     )
 
 

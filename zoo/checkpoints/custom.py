@@ -22,9 +22,9 @@ from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import drop_redundant_heads, read_candidates, select_prefixes
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.known_settings import (
+    check_supported_architecture,
+    check_supported_network,
     find_unknown_settings,
-    refuse_other_architectures,
-    refuse_other_networks,
 )
 from zoo.checkpoints.settings.library_configs import features_network, find_transformers_class
 from zoo.checkpoints.settings.settings_files import (
@@ -117,7 +117,9 @@ FREE_SETTINGS = (
 that are read from the tensors, and tokens that the tokenizer defines."""
 
 
-def describe_checkpoint(entry: ModelInfo, choice: WeightsChoice) -> tuple[ModelInfo, WeightsChoice]:
+def find_model_in_checkpoint(
+    entry: ModelInfo, choice: WeightsChoice
+) -> tuple[ModelInfo, WeightsChoice]:
     """Find the network of a model in the user's checkpoint. Return an entry that describes it, and
     the part of the checkpoint that is the network.
 
@@ -145,7 +147,7 @@ def describe_checkpoint(entry: ModelInfo, choice: WeightsChoice) -> tuple[ModelI
     checkpoint = add_temperature_tensor(checkpoint)
     checkpoint_settings = read_settings(checkpoint)
     settings = checkpoint_settings.settings
-    refuse_other_architectures(settings)
+    check_supported_architecture(settings)
     candidates = read_candidates(entry, checkpoint, settings, not request.without_head)
     matching = [candidate for candidate in candidates if candidate.has_entry_sizes]
     if not matching:
@@ -198,7 +200,7 @@ def adapt_entry(
     published_config, naming = published.config, published.naming
     has_published_names = names in (None, entry.class_names)
     if settings:
-        refuse_other_networks(settings)
+        check_supported_network(settings)
     if settings and naming.name == "huggingface":
         check_transformers_settings(config, settings)
     is_unchanged = has_published_names and config == published_config
@@ -227,7 +229,7 @@ def _default_preprocessing(
     It is the entry's, at the size of the learned positions. Without learned positions the size is
     `image_size` in `config.json` of transformers, if the network can take that.
     """
-    native, published_size = config.native, published.config.native
+    native, published_size = config.native_size, published.config.native_size
     if native is not None:
         return (
             entry.preprocessing
@@ -254,7 +256,7 @@ def is_published_checkpoint(
     files = {checkpoint.path.name, *(file.path.name for file in checkpoint.files)}
     repositories = {name.rpartition("/")[2] for name in entry.names}
     setting_names = {settings.timm_name, settings.repository} if settings else set()
-    return bool(files & {*entry.files, *repositories} or setting_names & {*entry.names})
+    return bool(files & {*entry.recognised_files, *repositories} or setting_names & {*entry.names})
 
 
 def warn_about_class_names(entry: ModelInfo, config: Config, are_used: bool) -> Iterator[str]:

@@ -13,14 +13,14 @@ from weights.sources.content import find_fault
 from weights.sources.fetch import fetch
 from weights.sources.hub import cache_path, resolve_file
 from weights.sources.locate import (
-    downloadable,
+    choose_download,
     report_owner,
     report_weights_licence,
     search_weights,
 )
 from zoo.architectures.entry import ModelInfo
 from zoo.common.errors import BadOutput
-from zoo.common.staging import locked_output, report_write_errors, staged
+from zoo.common.staging import locked_output, staged, translate_write_errors
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def download_checkpoint(
         return _fetch_checkpoint(entry, out, mirror, dry_run, progress)
     _check_readable(copy.path)
     if out is None:
-        return DownloadedCheckpoint(entry.name, copy.path, copy.where, 0)
+        return DownloadedCheckpoint(entry.name, copy.path, copy.origin, 0)
     return _copy_checkpoint(entry, copy.path, out, dry_run, progress)
 
 
@@ -72,7 +72,7 @@ def _fetch_checkpoint(
     entry: ModelInfo, out: Path | None, mirror: bool, dry_run: bool, progress: Progress
 ) -> DownloadedCheckpoint:
     """Download the checkpoint from a hub. The arguments are those of `download_checkpoint`."""
-    file, advice = downloadable(entry.published_files, mirror=mirror)
+    file, advice = choose_download(entry.published_files, mirror=mirror)
     hub_file = resolve_file(file, advice, progress)
     path = cache_path(hub_file) if out is None else _target_path(entry, file.name, out)
     missing_bytes = 0 if path.exists() else hub_file.size or 0
@@ -84,7 +84,7 @@ def _fetch_checkpoint(
     if out is None:
         fetch(file, advice, progress, show_terms)
         return result
-    with locked_output(path, progress), staged(path.parent) as stage, report_write_errors(path):
+    with locked_output(path, progress), staged(path.parent) as stage, translate_write_errors(path):
         if path.exists():
             _check_same(path, hub_file.sha256)
             _check_readable(path)
@@ -111,7 +111,7 @@ def _copy_checkpoint(
     missing_bytes = sum(file.stat().st_size for file in missing)
     if not dry_run:
         progress.stage(f"copying {source}", missing_bytes)
-        with locked_output(path, progress), staged(folder) as stage, report_write_errors(folder):
+        with locked_output(path, progress), staged(folder) as stage, translate_write_errors(folder):
             for file in files:
                 if file not in missing:
                     _check_same(folder / file.name, sha256(file))

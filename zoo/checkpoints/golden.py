@@ -18,7 +18,7 @@ from PIL.Image import Image
 import converter
 from weights import bind, open_checkpoint
 from weights.load import PERIODS
-from weights.mapping import plan, source_shapes
+from weights.mapping import plan_leaves, source_shapes
 from weights.parameters import parameter
 from weights.progress import Progress, Quiet
 from weights.synthetic import write_checkpoint
@@ -37,7 +37,7 @@ from zoo.checkpoints.source import WeightsChoice
 from zoo.common.errors import BadFile, BadRequest, MissingLibrary, first_line
 from zoo.common.golden_file import Golden
 from zoo.common.staging import replacing
-from zoo.images.pictures import reduced_picture
+from zoo.images.pictures import to_read_picture
 
 
 def run_transformers(
@@ -94,7 +94,7 @@ def run_transformers(
             periods = torch.from_numpy(np.array(loaded.weights.arrays[leaf]))
             model.rope_embeddings.inv_freq = 1 / periods
     # With this option transformers assumes that the learned positions form a square.
-    is_native_size = size == config.native
+    is_native_size = size == config.native_size
     options = (
         {"interpolate_pos_encoding": True}
         if transformers_class.interpolates_on_request and not is_native_size
@@ -107,7 +107,7 @@ def run_transformers(
     if transformers_class.output_names:
         return {name: result[name].numpy() for name in transformers_class.output_names}
     tokens = result.last_hidden_state
-    pooler_output = result.pooler_output if transformers_class.has_same_pooler else tokens[:, 0]
+    pooler_output = tokens[:, 0] if transformers_class.adds_pooler else result.pooler_output
     outputs = {"last_hidden_state": tokens.numpy()} if tokens.ndim == 3 else {}
     return outputs | {"pooler_output": pooler_output.numpy()}
 
@@ -120,7 +120,7 @@ def check_position_interpolation(config: Config, size: tuple[int, ...]) -> None:
     **Raises** `BadRequest` if the size differs from the network's own and transformers interpolates
     learned positions by another rule, or if transformers has no class for the network.
     """
-    native_size = config.native
+    native_size = config.native_size
     is_same_rule = with_interpolation(config, find_transformers_class(config).antialias) == config
     if native_size is not None and not is_same_rule and tuple(size) != native_size:
         raise BadRequest(
@@ -172,7 +172,7 @@ def compute_golden(
             f"{entry.name} takes texts alone, and a golden file is of a picture: name a model of "
             "pictures."
         )
-    feeds = pictures.make([*map(reduced_picture, images)], preprocessing, preprocessing.size)
+    feeds = pictures.make([*map(to_read_picture, images)], preprocessing, preprocessing.size)
     if reference == "transformers":
         outputs = run_transformers(entry, loaded, feeds, preprocessing.size)
         name = f"transformers {version('transformers')}"
@@ -271,7 +271,7 @@ def write_random_checkpoint(entry: ModelInfo, path: Path, seed: int, progress: P
     """
     published = entry.published[0]
     naming, leaves = published.naming, model_shapes(published.config)
-    keys = source_shapes(plan(naming.rules, leaves))
+    keys = source_shapes(plan_leaves(naming.rules, leaves))
     progress.stage(f"writing {path.name}", entry.parameters * 4)
     with replacing(path) as file:
-        write_checkpoint(file, keys, seed, progress, naming.repeated(keys))
+        write_checkpoint(file, keys, seed, progress, naming.find_copies(keys))

@@ -16,8 +16,8 @@ from zoo.architectures.kinds import (
     ARCHITECTURES,
     MODEL_TYPES,
     architecture_of,
+    innermost_networks,
     shapes_below,
-    towers,
 )
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.candidates import (
@@ -42,8 +42,8 @@ from zoo.checkpoints.mismatch import (
 )
 from zoo.checkpoints.settings.class_names import read_class_names
 from zoo.checkpoints.settings.known_settings import (
+    check_supported_architecture,
     describe_unusual_options,
-    refuse_other_architectures,
 )
 from zoo.checkpoints.settings.settings_files import CONFIG, CheckpointSettings, read_settings
 from zoo.checkpoints.source import GivenCheckpoint, open_given_checkpoint
@@ -77,7 +77,7 @@ def identify_checkpoint(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo
     settings = checkpoint_settings.settings
     if settings is not None and settings.model_type not in {"", *MODEL_TYPES}:
         raise MappingError(describe_mismatch(checkpoint, settings))
-    refuse_other_architectures(settings)
+    check_supported_architecture(settings)
     ranked = rank_networks(checkpoint, settings, request)
     if not ranked:
         raise MappingError(
@@ -215,7 +215,7 @@ def check_unstated_sizes(candidate: Candidate, settings: Settings | None) -> Non
     heads does not divide the width.
     """
     shapes = partial(leaf_shape, candidate.naming, candidate.view.tensors)
-    for path, tower in towers(candidate.config):
+    for path, tower in innermost_networks(candidate.config):
         for setting in describe_missing_fields(tower, shapes_below(shapes, path), settings):
             raise BadRequest(
                 f"{candidate.entry.family} of {tower.dim} channels: no tensor tells {setting} "
@@ -294,7 +294,7 @@ def summarize_checkpoint(request: GivenCheckpoint) -> Inspection:
         checkpoint=checkpoint,
         naming=naming.convention if naming else UNKNOWN_CONVENTION,
         models=models,
-        network=f"{candidate.display_name}: {candidate.config.text}" if candidate else "",
+        network=f"{candidate.display_name}: {candidate.config.description}" if candidate else "",
         mismatch=mismatch,
         prefix=candidate.view.prefix if candidate else "",
         objects=dict(checkpoint.objects),
@@ -312,6 +312,6 @@ def _origin_of_periods(checkpoint: Checkpoint, naming: Naming) -> str:
     rotary positions.
     """
     rotary = [rule for rule in naming.rules if ROTARY in rule.target]
-    if any(ROTARY in (naming.leaf(key) or "") for key in checkpoint.tensors):
+    if any(ROTARY in (naming.find_leaf(key) or "") for key in checkpoint.tensors):
         return "the file's own"
     return "none, so computed in float32" if any(not r.sources for r in rotary) else "none"

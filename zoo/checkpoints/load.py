@@ -18,7 +18,7 @@ from weights.containers import npy
 from weights.errors import MappingError, NotACheckpoint
 from weights.files import check_digest_in_name
 from weights.initializers import Shape
-from weights.load import find_nearest_naming, map_weights, matches_exactly
+from weights.load import find_nearest_naming, map_weights, matches_model
 from weights.mapping import Naming, leaf_shape
 from weights.progress import Progress
 from weights.views import choose_prefix, views_of
@@ -134,7 +134,7 @@ def find_models_with_other_licences(
     if published and entry.name not in published:
         raise MappingError(
             f"{checkpoint.path} is the published file of {' and '.join(published)}, not of "
-            f"{entry.name}: export that model, or give the file {entry.file}."
+            f"{entry.name}: export that model, or give the file {entry.weights_name}."
         )
     models = (model for model in MODELS.values() if model.licence.name != entry.licence.name)
     names = (
@@ -236,7 +236,9 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
     if other_models := fitting_models(checkpoint):
         has_two_towers = len(nested_networks(entry.config)) > 1
         advice = (
-            "put the other tower's beside it" if has_two_towers else f"give the file {entry.file}"
+            "put the other tower's beside it"
+            if has_two_towers
+            else f"give the file {entry.weights_name}"
         )
         raise MappingError(
             f"{checkpoint.path} is of another variant: it looks like {' or '.join(other_models)}, "
@@ -247,7 +249,7 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
     published = next(published for published in complete if published.naming == naming)
     leaves = model_shapes(published.config)
     feature_leaves = {path: shape for path, shape in leaves.items() if not path.startswith("head.")}
-    if entry.config.classes and matches_exactly(naming, view.tensors, feature_leaves):
+    if entry.config.classes and matches_model(naming, view.tensors, feature_leaves):
         raise MappingError(
             f"{checkpoint.path} has no classifier and {entry.name} is one, of "
             f"{entry.config.classes} classes: give a file that was fine-tuned for that."
@@ -278,7 +280,7 @@ def fitting_views(
     for published in readable:
         for view in views_of(checkpoint)(published.naming):
             shapes = partial(leaf_shape, published.naming, view.tensors)
-            if has_sizes(published.config, shapes) and matches_exactly(
+            if has_sizes(published.config, shapes) and matches_model(
                 published.naming, view.tensors, model_shapes(published.config)
             ):
                 yield published, view

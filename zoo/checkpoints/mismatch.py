@@ -11,7 +11,7 @@ from weights import Checkpoint
 from weights.errors import NotACheckpoint
 from weights.initializers import Shape
 from weights.load import find_nearest_naming
-from weights.mapping import Naming, find_misfits, leaf_shape, plan, source_shapes
+from weights.mapping import Naming, find_misfits, leaf_shape, plan_leaves, source_shapes
 from weights.parameters import parameter
 from weights.tensors import FLOATS
 from weights.views import views_of
@@ -22,7 +22,7 @@ from zoo.architectures.kinds import (
     complete_config,
     find_positions,
     read_sizes,
-    with_one_head,
+    with_neutral_values,
 )
 from zoo.architectures.library_settings import Settings
 from zoo.checkpoints.load import known_namings, model_shapes
@@ -150,7 +150,7 @@ def _describe_sizes(naming: Naming, view: Checkpoint, published_config: Config) 
     """Return in words the sizes that tensors have in the architecture of `published_config`, or an
     empty string if they cannot be read."""
     config = read_sizes(published_config, partial(leaf_shape, naming, view.tensors))
-    return config.text if config is not None else ""
+    return config.description if config is not None else ""
 
 
 def describe_larger_network(
@@ -319,10 +319,10 @@ def _compare_at_file_sizes(
     facts = CheckpointFacts(naming.name, settings, bool(view.head))
     config = config and complete_config(config, facts)
     if config is not None and not config.is_sound:
-        config = with_one_head(config)
+        config = with_neutral_values(config)
     if config is None or not config.is_sound or not all(map(naming.has_leaf, model_shapes(config))):
         return None
-    reasons = find_misfits(naming, plan(naming.rules, model_shapes(config)), view.tensors)
+    reasons = find_misfits(naming, plan_leaves(naming.rules, model_shapes(config)), view.tensors)
     return {
         **reasons,
         "missing": [*reasons["missing"], *_missing_weights(reasons["unexpected"], view)],
@@ -345,7 +345,7 @@ def _compare_names(published: PublishedNaming, view: Checkpoint) -> Reasons:
     """
     naming, shapes = published.naming, model_shapes(published.config)
     named_shapes = {path: shape for path, shape in shapes.items() if naming.has_leaf(path)}
-    plans = plan(naming.rules, named_shapes)
+    plans = plan_leaves(naming.rules, named_shapes)
     reasons = find_misfits(naming, plans, view.tensors)
     present = {_without_numbers(key) for key in view.tensors}
     needed = {_without_numbers(key) for key in source_shapes(plans)}
@@ -375,7 +375,7 @@ class SiblingShapes:
 
     def __init__(self, naming: Naming, view: Checkpoint, published_config: Config):
         self.read_shape = partial(leaf_shape, naming, view.tensors)
-        self.leaves = {naming.leaf(key) or "" for key in view.tensors}
+        self.leaves = {naming.find_leaf(key) or "" for key in view.tensors}
         self.positions = find_positions(published_config)
 
     @cached_property

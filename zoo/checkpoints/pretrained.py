@@ -35,9 +35,9 @@ def find_entry(name: str | None, choice: WeightsChoice) -> tuple[ModelInfo, Weig
     entry = None if name is None or is_user_name or name in FAMILY_NAMES else info(name)
     # Imported here because pydantic, which checks settings, and JAX take time to load.
     if entry is not None:
-        from zoo.checkpoints.custom import describe_checkpoint
+        from zoo.checkpoints.custom import find_model_in_checkpoint
 
-        return describe_checkpoint(entry, choice)
+        return find_model_in_checkpoint(entry, choice)
     if isinstance(choice, GivenCheckpoint | Checkpoint):
         from zoo.checkpoints.identify import identify_checkpoint
 

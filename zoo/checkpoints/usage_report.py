@@ -7,11 +7,11 @@ from pathlib import Path
 
 from weights import Checkpoint
 from weights.errors import MappingError
-from weights.mapping import find_unrelated_keys, plan
+from weights.mapping import find_unrelated_keys, plan_leaves
 from weights.parameters import parameter
 from weights.progress import print_note
 from weights.tensors import LazyTensor
-from weights.training_tensors import POOLER, is_number, may_change_answer
+from weights.training_tensors import POOLER, exclude_harmless_tensors, has_one_element
 from weights.views import find_other_copies, summarize_names, views_of
 from zoo.architectures.kinds import architecture_of
 from zoo.architectures.library_settings import Settings
@@ -66,7 +66,7 @@ def report_used_tensors(
     from zoo.checkpoints.load import model_shapes
 
     view, config = candidate.view, candidate.config
-    needed = plan(candidate.naming.rules, model_shapes(config))
+    needed = plan_leaves(candidate.naming.rules, model_shapes(config))
     unused_keys = find_unrelated_keys(candidate.naming, needed, view.tensors)
     unused_tensors = {
         **{view.prefix + key: view.tensors[key] for key in unused_keys},
@@ -134,7 +134,7 @@ def _find_unexplained(candidate: Candidate, unused_tensors: Mapping[str, LazyTen
     copies = find_other_copies(view, prefixes)
     remaining = {
         key: tensor
-        for key, tensor in may_change_answer(unused_tensors).items()
+        for key, tensor in exclude_harmless_tensors(unused_tensors).items()
         if not key.startswith(copies) and not _is_independent_of_classifier(candidate, key, tensor)
     }
     if not remaining:
@@ -158,7 +158,7 @@ def _is_independent_of_classifier(candidate: Candidate, key: str, tensor: LazyTe
     if POOLER.search(key):
         return not view.head_is_custom
     module = _module_prefix(view.prefix, view.head, candidate.naming.wrappers)
-    return is_number(tensor) and not (candidate.config.classes and key.startswith(module))
+    return has_one_element(tensor) and not (candidate.config.classes and key.startswith(module))
 
 
 def _module_prefix(prefix: str, head: str, wrappers: tuple[str, ...]) -> str:

@@ -56,7 +56,7 @@ def announce_checkpoint(checkpoint: GivenCheckpoint) -> tuple[ModelInfo, Weights
     Return the entry of the model and the opened checkpoint.
     """
     entry, opened = find_entry(None, checkpoint)
-    print_stderr(f"{checkpoint.path} is {registered_name(entry)}: {entry.config.text}")
+    print_stderr(f"{checkpoint.path} is {registered_name(entry)}: {entry.config.description}")
     return entry, opened
 
 

@@ -9,7 +9,7 @@ from weights import Checkpoint
 from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint, SeededWeights, WeightsChoice
 from zoo.cli.console import CommandResult
-from zoo.cli.model_argument import find_publisher, find_weights_path
+from zoo.cli.model_argument import find_weights_path, find_weights_source
 from zoo.common.errors import WRONG_USE, BadRequest, ZooError
 from zoo.common.staging import sidecar_path
 from zoo.export.request import Plan
@@ -91,7 +91,7 @@ def _describe_weights(entry: ModelInfo, choice: WeightsChoice, offline: bool) ->
         return f"on this machine, {path}"
     if isinstance(choice, GivenCheckpoint):
         raise BadRequest(f"{choice.path} does not exist: name a checkpoint with --weights.")
-    if find_publisher(entry)[0] == "hub" and not offline:
+    if find_weights_source(entry)[0] == "hub" and not offline:
         return f"to be downloaded, {entry.hub[0]}"
     raise BadRequest(
         f"the weights of {entry.name} are not on this machine and would not be downloaded: "

@@ -70,7 +70,7 @@ They are this package, a repository on the hub, a page of the publisher, or none
 """
 
 
-def find_publisher(entry: ModelInfo) -> tuple[WeightsSource, str]:
+def find_weights_source(entry: ModelInfo) -> tuple[WeightsSource, str]:
     """Return the kind of source of a model's weights, and the repository or page.
 
     The second is an empty string for weights in this package and for models without published

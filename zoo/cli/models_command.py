@@ -10,7 +10,7 @@ from zoo.architectures.entry import ModelInfo
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.cli.command_options import derive_options, model_names
 from zoo.cli.console import CommandResult
-from zoo.cli.model_argument import find_publisher, find_weights_path
+from zoo.cli.model_argument import find_weights_path, find_weights_source
 from zoo.common.errors import BadFile
 from zoo.common.options import argument
 from zoo.registry.lookup import MODELS, find_models, info
@@ -76,7 +76,7 @@ def resolve_entry(model: str) -> ModelInfo:
 
 def model_record(entry: ModelInfo) -> dict[str, Any]:
     """Return all facts about a model, with the location of its weights, as `--json` prints them."""
-    kind, location = find_publisher(entry)
+    kind, location = find_weights_source(entry)
     names = [field.name for field in fields(entry) if field.name != "publisher"]
     facts = {name: vars(entry)[name] for name in names}
     configs = {item.naming.name: item.config for item in entry.published}
@@ -88,9 +88,9 @@ def model_record(entry: ModelInfo) -> dict[str, Any]:
         "libraries": {name: config for name, config in libraries.items() if config is not None},
         "options": {name: setting for name, setting in options.items() if setting},
         **{"source": entry.source, "licence": entry.licence, "papers": entry.papers},
-        "architecture": entry.config.text,
+        "architecture": entry.config.description,
         "input_size": entry.preprocessing.size,
-        "native_size": entry.native,
+        "native_size": entry.native_size,
         "stride": entry.config.stride,
         "weights": {"from": kind, "place": location, "here": find_weights_path(entry)},
     }
@@ -114,7 +114,7 @@ def model_row(entry: ModelInfo) -> tuple[str, ...]:
 
     The cells are the name, family, parameters, input size, licence, and the source of the weights.
     """
-    kind, location = find_publisher(entry)
+    kind, location = find_weights_source(entry)
     words = {"hub": location.partition("/")[0], "publisher": "by hand", "package": "this package"}
     return (
         entry.name,
@@ -131,7 +131,7 @@ def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
     """Yield what is printed about one model: its facts by name."""
     from zoo.cli.tables import Facts
 
-    (kind, location), path = find_publisher(entry), find_weights_path(entry)
+    (kind, location), path = find_weights_source(entry), find_weights_path(entry)
     sources = {
         "package": "in this package",
         "hub": f"{location} on the hub, downloaded when they are needed",
@@ -142,14 +142,14 @@ def model_blocks(entry: ModelInfo) -> "Iterator[Block]":
         "also called": ", ".join(entry.aliases) or "nothing else",
         "family": entry.family,
         "parameters": f"{entry.parameters:,}",
-        "architecture": entry.config.text,
+        "architecture": entry.config.description,
         "preprocessing": entry.preprocessing.description,
         "positions": describe_positions(entry.config),
         **({"pooler_output": entry.pooler} if entry.pooler else {}),
         "weights": sources[kind] if path is None else f"on this machine, {path}",
         "copies": ", ".join(f"{file.repository}, {COPY_REMARK}" for file in entry.mirrors[:1])
         or "none",
-        "checkpoint": entry.file,
+        "checkpoint": entry.weights_name,
         "looked for in": describe_searched_folders(),
         "licence": f"{entry.licence.name}, {entry.licence.page}",
         "download": entry.licence.download or "not needed",

@@ -183,7 +183,7 @@ def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterat
     files = ((file.name, file.findings) for file in report.variants)
     findings_by_subject = [("folder", report.findings), *files]
     lines = [
-        row for subject, findings in findings_by_subject for row in check_rows(subject, findings)
+        row for subject, findings in findings_by_subject for row in finding_rows(subject, findings)
     ]
     title = f"{report.model}: {passed_or_failed(report.passed)} ({report.provider})"
     yield Table(("~of", "~check", "", "~found"), lines, title)
@@ -191,7 +191,7 @@ def audit_blocks(report: "AuditReport", exported: Path | None = None) -> "Iterat
         yield f"missing, and not checked: {', '.join(report.absent)}"
 
 
-def check_rows(subject: str, findings: "Sequence[Finding]") -> Iterator[tuple[str, ...]]:
+def finding_rows(subject: str, findings: "Sequence[Finding]") -> Iterator[tuple[str, ...]]:
     """Yield a table row for each result of a check: subject, check, `ok` or `FAILED`, and detail.
 
     `subject` is the name of the file or folder. It stands only in the first row. Unprintable

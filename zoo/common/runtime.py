@@ -98,7 +98,9 @@ def session(model: Path | ir.Model, provider: str = CPU, level: Level = "all") -
     return opened_session
 
 
-def lower_sessions(model: Path | ir.Model, provider: str = CPU) -> Iterator[tuple[Level, Session]]:
+def sessions_below_highest_level(
+    model: Path | ir.Model, provider: str = CPU
+) -> Iterator[tuple[Level, Session]]:
     """Yield each optimization level below the highest one, with a session at that level.
 
     The lowest level comes first. Yield nothing for a model whose tensors are in a separate file,

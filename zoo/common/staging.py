@@ -54,7 +54,7 @@ def staged(folder: Path) -> Generator[Path]:
     """
     release = None
     with ExitStack() as stack:
-        with report_write_errors(folder):
+        with translate_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             remove_stale_folders(folder)
             # Try again if another process has removed the new folder.
@@ -79,7 +79,7 @@ def replacing(path: Path) -> Generator[Path]:
 
     **Raises** `BadOutput` in place of any `OSError` of the block or of the move.
     """
-    with staged(path.parent) as stage, report_write_errors(path):
+    with staged(path.parent) as stage, translate_write_errors(path):
         yield stage / path.name
         (stage / path.name).replace(path)
 
@@ -147,7 +147,7 @@ def remove_staged_folders() -> None:
 
 
 @contextmanager
-def report_write_errors(path: Path) -> Generator[None]:
+def translate_write_errors(path: Path) -> Generator[None]:
     """Raise `BadOutput` about `path` in place of any `OSError` of the `with` block."""
     try:
         yield
@@ -180,7 +180,7 @@ def locked_output(destination: Path, progress: Progress) -> Generator[None]:
                 f"{path} is a link to nothing: name another place with {parameter('out')}."
             )
     with ExitStack() as stack:
-        with report_write_errors(destination):
+        with translate_write_errors(destination):
             stack.enter_context(lock.hold_lock(destination, progress))
         yield
 
@@ -208,7 +208,7 @@ def find_links(folder: Path, name: str) -> list[Path]:
     return [path for part in parts if (path := folder / part).is_symlink()]
 
 
-def refuse_links(folder: Path, names: Iterable[str]) -> None:
+def check_no_links(folder: Path, names: Iterable[str]) -> None:
     """Check that the folders between `folder` and its files are not symbolic links.
 
     `names` are the files' paths relative to `folder`. `folder` and the files may be links.
@@ -284,7 +284,7 @@ def move_staged_files(stage: Path, folder: Path, names: Sequence[str], last_name
 
     **Raises** `BadOutput` if a file cannot be moved.
     """
-    with report_write_errors(folder), delay_signals():
+    with translate_write_errors(folder), delay_signals():
         (folder / last_name).unlink(missing_ok=True)
         for name in sorted(names, key=lambda name: name == last_name):
             (stage / name).replace(folder / name)

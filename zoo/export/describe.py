@@ -24,7 +24,9 @@ BUILD_LIBRARIES = ("jax", "equinox", "numpy", "onnx-ir", "onnxruntime")
 """Libraries whose versions a manifest records."""
 
 
-def describe_shared(entry: ModelInfo, signature: Signature, provenance: Provenance) -> Manifest:
+def make_shared_manifest(
+    entry: ModelInfo, signature: Signature, provenance: Provenance
+) -> Manifest:
     """Return a manifest without files and variants, with the facts that all files of an export
     share.
 

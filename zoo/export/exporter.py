@@ -17,10 +17,10 @@ from zoo.common.staging import (
     locked_output,
     manifest_path,
     replace_export,
-    report_write_errors,
+    translate_write_errors,
     write_text,
 )
-from zoo.export.describe import describe_shared
+from zoo.export.describe import make_shared_manifest
 from zoo.export.make import ExportedFile, open_production
 from zoo.export.request import Plan
 from zoo.export.subject import Subject
@@ -95,7 +95,7 @@ def export_model(
         production = stack.enter_context(open_production(plan, subject, progress))
         for file in production.write_and_verify(plan.files):
             name = file.spec.name
-            manifests[name] = describe_file(plan, file, provenance())
+            manifests[name] = make_file_manifest(plan, file, provenance())
             move = partial(_move_to_target, file, manifests[name], plan.folder / name)
             published[name] = file.publish(plan.options.keep_inexact, move)
     names = [file.name for file in plan.files]
@@ -108,13 +108,13 @@ def export_model(
     )
 
 
-def describe_file(plan: Plan, file: ExportedFile, provenance: Provenance) -> Manifest:
+def make_file_manifest(plan: Plan, file: ExportedFile, provenance: Provenance) -> Manifest:
     """Return the manifest of a file that is exported alone, not in a folder with other variants."""
     files = tuple(
         File.at(file.path.with_name(name), digest=file.digests.get(name))
         for name in file.variant.files
     )
-    header = describe_shared(plan.model, plan.signature, provenance)
+    header = make_shared_manifest(plan.model, plan.signature, provenance)
     return header.with_changes(
         files=files, variants={file.spec.variant: file.variant}, complete=True
     )
@@ -126,6 +126,6 @@ def _move_to_target(file: ExportedFile, manifest: Manifest, target: Path) -> Non
 
     Earlier files there are replaced. **Raises** `BadOutput` if they cannot be written.
     """
-    with report_write_errors(target):
+    with translate_write_errors(target):
         write_text(manifest_path(file.path), to_text(manifest))
         replace_export(file.path.parent, target)

@@ -24,7 +24,7 @@ from zoo.artifacts.choices import Layout, Target
 from zoo.artifacts.measured import Calibration, Verification
 from zoo.artifacts.schema import Variant
 from zoo.common.prefetch import prefetching
-from zoo.common.staging import Digests, report_write_errors, sidecar_path, staged
+from zoo.common.staging import Digests, sidecar_path, staged, translate_write_errors
 from zoo.export.describe import describe_variant
 from zoo.export.network_inputs import input_specs, sample_inputs
 from zoo.export.precision import write_lower_precision
@@ -145,7 +145,7 @@ class Production:
             self.subject.model, opset, self.signature, options.layout, options.target
         )
         progress.stage(f"opset {opset}: writing", self.subject.entry.parameters * 4)
-        with report_write_errors(source), self.digests.compute() as on_write:
+        with translate_write_errors(source), self.digests.compute() as on_write:
             values, step = self.subject.weights.arrays, lambda _, size: progress.step(size)
             export.save(source, values=values, progress=step, on_write=on_write)
         for spec in specs:
@@ -178,12 +178,12 @@ class Production:
 
             calibrator = Calibrator(self.pictures, picture_input, preprocessing, size, batch)
             target, progress = options.target, self.progress
-            with report_write_errors(file):
+            with translate_write_errors(file):
                 calibrated = write_best_int8(source, file, calibrator, inputs, target, progress)
             self.calibrations[file.name] = calibrated[0]
             self.digests.update(calibrated[1])
             return
-        with report_write_errors(file), self.digests.compute() as on_write:
+        with translate_write_errors(file), self.digests.compute() as on_write:
             exact_outputs = entry.config.task.exact
             settings = (options.target, options.scales, exact_outputs)
             write_lower_precision(source, file, spec.precision, inputs, on_write, *settings)
@@ -198,7 +198,7 @@ class Production:
             preprocessing, spec.size or preprocessing.size, spec.opset, spec.batch, target
         )
         joined = converter.join(first.model, ir.load(file), target)
-        with report_write_errors(file), self.digests.compute() as on_write:
+        with translate_write_errors(file), self.digests.compute() as on_write:
             converter.save(joined, file, on_write=on_write)
 
     def describe_untaken_sides(self, export: converter.Export) -> tuple[str, ...]:

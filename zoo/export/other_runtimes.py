@@ -82,7 +82,7 @@ def _is_right(file: Path, sample: Sample, limit: Limit, python: Path) -> bool:
     expected = jax.tree.leaves(sample.outputs)
     try:
         errors = [
-            to_comparison(sample.sides, name, compare(array, np.asarray(expected_output)))
+            to_comparison(sample.named_sizes, name, compare(array, np.asarray(expected_output)))
             for (name, array), expected_output in zip(
                 outputs_by_name.items(), expected, strict=True
             )

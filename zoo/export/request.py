@@ -159,9 +159,9 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
     already and `force` is not set. **Raises** a `WeightsError` if the checkpoint cannot be used.
     """
     import converter
-    from zoo.checkpoints.custom import describe_checkpoint
+    from zoo.checkpoints.custom import find_model_in_checkpoint
 
-    entry, weights = describe_checkpoint(entry, resolve_weights(options.weights))
+    entry, weights = find_model_in_checkpoint(entry, resolve_weights(options.weights))
     for option, value, choices in (
         ("precision", options.precision, get_args(Precision)),
         ("input", options.input, get_args(Input)),

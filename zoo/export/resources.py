@@ -111,7 +111,7 @@ def _warn_about_patches(plan: Plan, progress: Progress) -> None:
     Attention compares all patches with all others, so that its time grows with the square of this
     ratio. A model without attention over the full image is not warned about.
     """
-    (height, width), native_size = plan.signature.size or (0, 0), plan.model.native
+    (height, width), native_size = plan.signature.size or (0, 0), plan.model.native_size
     ratio = height * width / (native_size[0] * native_size[1])
     if ratio >= PATCHES_WARNING_RATIO and plan.model.config.has_global_attention:
         progress.note(

@@ -40,7 +40,7 @@ class Subject:
     is_network: bool
 
 
-def describe_model(model: Callable[..., Any]) -> Subject:
+def to_subject(model: Callable[..., Any]) -> Subject:
     """Return the `Subject` for a user's model, whose leaves are arrays.
 
     The entry is that of the network of the zoo inside the model, with the sizes, the classes and

@@ -68,12 +68,12 @@ def to_onnx(
     from zoo.export.exporter import export_model
     from zoo.export.request import Options, plan_files
     from zoo.export.resources import check_resources
-    from zoo.export.subject import describe_model
+    from zoo.export.subject import to_subject
 
     out = Path(path)
     if out.suffix != ".onnx":
         raise BadRequest(f"{out} is not the name of an ONNX file: end it in .onnx.")
-    subject = describe_model(model)
+    subject = to_subject(model)
     for option, value in {"layers": layers, "outputs": outputs}.items():
         if value is not None and not subject.is_network:
             raise BadRequest(

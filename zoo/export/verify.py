@@ -108,7 +108,7 @@ class Sample:
         return self.inputs if self.images is None else {IMAGE.name: self.images}
 
     @property
-    def sides(self) -> dict[str, int]:
+    def named_sizes(self) -> dict[str, int]:
         """Batch size and other named sizes of the inputs, such as `height` and `width`."""
         return read_feed_sides(self.network_inputs, self.feeds) or {
             "batch": len(next(iter(self.feeds.values())))
@@ -269,7 +269,7 @@ def sample_shapes(entry: ModelInfo, signature: Signature) -> Iterator[tuple[int,
     batches = SAMPLE_BATCHES if signature.batch is None else (signature.batch,) * sizes
     if signature.size is not None or entry.config.pictures is None:
         return ((batch, signature.size or (0, 0)) for batch in batches)
-    stride, (height, width) = entry.config.stride, entry.native
+    stride, (height, width) = entry.config.stride, entry.native_size
     sides = (
         (
             round(height_factor * height / stride) * stride,
@@ -339,7 +339,7 @@ def verify_file(
     effective_limit, model = limit or PRECISIONS[precision].limit, to_runnable(file, precision)
     lower = [
         [*_compare_samples(lower_session, samples[:1], effective_limit, level)]
-        for level, lower_session in runtime.lower_sessions(model, provider)
+        for level, lower_session in runtime.sessions_below_highest_level(model, provider)
     ]
     session = open_session() if open_session else runtime.session(model, provider)
     first, *other_comparisons = [
@@ -438,7 +438,7 @@ def _compare_samples(
         for (output, (error, excused)), is_number in zip(errors.items(), numbers, strict=True):
             # An output in which JAX has NaN would compare as equal, but it proves nothing.
             usable_error = error if is_number else NOT_COMPARED
-            yield to_comparison(sample.sides, output, usable_error, level, excused)
+            yield to_comparison(sample.named_sizes, output, usable_error, level, excused)
 
 
 def _compare_sample(

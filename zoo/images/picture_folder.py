@@ -14,7 +14,7 @@ from zoo.images.pictures import (
     check_picture_header,
     picture_extensions,
     pictures,
-    reduced_picture,
+    to_read_picture,
 )
 
 MAX_PICTURES = 512
@@ -95,4 +95,4 @@ def picture_batches(paths: Sequence[Path], batch: int) -> Iterator[list[ReadPict
     """
     batch_count, repeated = -(-len(paths) // batch), cycle(paths)
     for _ in range(batch_count):
-        yield [*map(reduced_picture, pictures(list(islice(repeated, batch))))]
+        yield [*map(to_read_picture, pictures(list(islice(repeated, batch))))]

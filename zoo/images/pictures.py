@@ -106,13 +106,13 @@ class ReadPicture:
     """A decoded picture: RGB, upright, and perhaps smaller than its original.
 
     - `image`: the decoded picture.
-    - `sides`: the (height, width) of the original picture.
+    - `original_size`: the (height, width) of the original picture.
     - `part`: the part of `image` that shows the picture. Its edges are not whole numbers if the
       sides of the original are not multiples of the factor of reduction.
     """
 
     image: Image
-    sides: Sides
+    original_size: Sides
     part: Part
 
 
@@ -159,7 +159,7 @@ def read_picture(
             image = _to_rgb(opened)
     if drafted is None:
         # Pillow may rotate a TIFF while it opens it, so only the decoded image is surely upright.
-        return reduced_picture(image, minimum_size)
+        return to_read_picture(image, minimum_size)
     _, (_, _, width, height) = drafted
     cut_columns, cut_rows = opened.width - width, opened.height - height
     if orientation in SIDEWAYS:
@@ -172,7 +172,7 @@ def read_picture(
     return _reduce(ReadPicture(image, sides, part), (min_height, min_width))
 
 
-def reduced_picture(
+def to_read_picture(
     image: Image, minimum_size: Callable[[int, int], Sides] | None = None
 ) -> ReadPicture:
     """Return an upright RGB image as a decoded picture.
@@ -199,7 +199,7 @@ def _reduce(decoded: ReadPicture, minimum_size: Sides) -> ReadPicture:
         return decoded
     left, top, right, bottom = decoded.part
     part = (left / across, top / down, right / across, bottom / down)
-    return ReadPicture(image.reduce((across, down)), decoded.sides, part)
+    return ReadPicture(image.reduce((across, down)), decoded.original_size, part)
 
 
 class PictureBytes(BytesIO):

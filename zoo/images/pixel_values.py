@@ -13,7 +13,7 @@ from zoo.common.errors import BadRequest
 from zoo.images.pictures import MAX_PIXELS, Part, ReadPicture
 from zoo.images.preprocessing import CropRounding, Preprocessing
 from zoo.images.resampling import Span, resize_part, resize_part_in_float
-from zoo.tasks.answer import size_inside
+from zoo.tasks.answer import fit_size
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -48,7 +48,9 @@ def decoded_pixel_values(decoded: ReadPicture, preprocessing: Preprocessing, siz
     The picture may have been decoded at a reduced size. The other arguments are those of
     `pixel_values`.
     """
-    return _preprocess_image(decoded.image, preprocessing, size, decoded.sides, decoded.part)
+    return _preprocess_image(
+        decoded.image, preprocessing, size, decoded.original_size, decoded.part
+    )
 
 
 def _preprocess_image(
@@ -65,7 +67,7 @@ def _preprocess_image(
     """
     _check_size(size)
     if preprocessing.padded:
-        scaled = size_inside(sides, size)
+        scaled = fit_size(sides, size)
         bottom, right = (total - used for total, used in zip(size, scaled, strict=True))
         pixels = np.pad(
             _resize(image, preprocessing, scaled, part), ((0, 0), (0, bottom), (0, right))

@@ -22,6 +22,6 @@ def describe_purpose(entry: ModelInfo) -> str:
 def describe_positions(config: Config) -> str:
     """Return in words the size of images for which a model has learned positions, or `any size` if
     it has none."""
-    if (sides := config.native) is None:
+    if (sides := config.native_size) is None:
         return "any size"
     return f"learned at {sides[0]} x {sides[1]}, interpolated for any other size"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zoo.architectures.inputs import PictureInput
 from zoo.common.errors import BadRequest
-from zoo.images.pictures import Pictures, pictures, reduced_picture
+from zoo.images.pictures import Pictures, pictures, to_read_picture
 from zoo.registry.lookup import info
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def preprocess(
         )
     picture_input = (model.config and model.config.pictures) or DEFAULT_INPUT
     feeds = picture_input.make(
-        [*map(reduced_picture, pictures(images))], preprocessing, size or preprocessing.size
+        [*map(to_read_picture, pictures(images))], preprocessing, size or preprocessing.size
     )
     arrays = tuple(map(jnp.asarray, feeds.values()))
     return arrays[0] if len(arrays) == 1 else arrays

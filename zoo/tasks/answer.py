@@ -25,7 +25,7 @@ class InputSize(NamedTuple):
     padded: bool
 
 
-def size_inside(image: Size, size: Size) -> Size:
+def fit_size(image: Size, size: Size) -> Size:
     """Return the largest (height, width) with the proportions of `image` that fits into `size`.
 
     `image` and `size` are (height, width) too. The result is also larger than `image` if `size` is.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.tasks.answer import Corners, InputSize, Outputs, Size, sigmoid, size_inside
+from zoo.tasks.answer import Corners, InputSize, Outputs, Size, fit_size, sigmoid
 from zoo.tasks.maps import NO_SEGMENT, Areas, resize_bilinear
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def extent_in_pixels(target: Size, input_size: InputSize | None) -> tuple[float,
     """
     if input_size is None or not input_size.padded:
         return target
-    unpadded_size = size_inside(target, input_size.size)
+    unpadded_size = fit_size(target, input_size.size)
     return target[0] * input_size.size[0] / unpadded_size[0], target[1] * input_size.size[
         1
     ] / unpadded_size[1]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weights.initializers import Float32
-from zoo.tasks.answer import Size, sigmoid, size_inside, softmax
+from zoo.tasks.answer import Size, fit_size, sigmoid, softmax
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -116,7 +116,7 @@ class QueryMasks:
         self.scores = softmax(np.asarray(outputs["class_queries_logits"], np.float32))
         self.masks = np.asarray(outputs["masks_queries_logits"], np.float32)
         self.target, self.size = target, size
-        self.unpadded_size = size_inside(target, size) if padded else size
+        self.unpadded_size = fit_size(target, size) if padded else size
 
     def input_logits(self, query: int) -> Float32:
         """Return the mask of a query as logits, resized to the network's input without its padding.

@@ -55,7 +55,7 @@ class HomeFolder(Quiet):
             )
         except WeightsError as error:
             return f"{type(error).__name__}: {error}"
-        return [str(weights_file.path), weights_file.where, weights_file.sha256]
+        return [str(weights_file.path), weights_file.origin, weights_file.sha256]
 
     def names(self) -> set[str]:
         """Return the names of cached files by commit, and of partial files."""

@@ -322,8 +322,8 @@ def test_converted_checkpoints_have_all_tensors(target, kind, saved, tmp_path):
 
 def test_sizes_are_sound():
     config = zoo.info("rf_detr_nano").config
-    assert config.is_sound and config.stride == 32 and config.native == (384, 384)
-    assert zoo.info("rf_detr_base").native == (560, 560)
+    assert config.is_sound and config.stride == 32 and config.native_size == (384, 384)
+    assert zoo.info("rf_detr_base").native_size == (560, 560)
     assert not replace(config, layers=(3, 13)).is_sound
     config = zoo.info("deimv2_l").config
     assert config.is_sound and config.stride == 32

@@ -20,7 +20,7 @@ from zoo.architectures.dual.naflex_config import PatchesInput
 from zoo.artifacts.read import read_manifest
 from zoo.checkpoints.settings.processors import Processor, transformers_processor
 from zoo.common.errors import BadRequest
-from zoo.images.pictures import reduced_picture
+from zoo.images.pictures import to_read_picture
 
 ATOL = 1e-5
 """Limit of a difference. Measured: 2e-6."""
@@ -118,7 +118,7 @@ def test_patches_are_those_of_the_image_processor(tokens, sides):
     image = naflex.photograph().resize(sides[::-1])
     expected = prepared(image, tokens=tokens)
     preprocessing = Processor.model_validate(naflex.processor(tokens).to_dict()).preprocessing
-    actual = PatchesInput(16).make([reduced_picture(image)], preprocessing, preprocessing.size)
+    actual = PatchesInput(16).make([to_read_picture(image)], preprocessing, preprocessing.size)
     for name in NAMES[1:]:
         assert actual[name].dtype == expected[name].dtype.newbyteorder("=") or name == NAMES[2]
         np.testing.assert_array_equal(actual[name], expected[name])

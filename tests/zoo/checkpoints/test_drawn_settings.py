@@ -18,7 +18,7 @@ from zoo.architectures.dual.naflex_config import PatchesInput
 from zoo.checkpoints.settings.processors import PROCESSOR_KINDS
 from zoo.checkpoints.settings.settings_files import read_settings
 from zoo.images.photograph import photograph
-from zoo.images.pictures import reduced_picture
+from zoo.images.pictures import to_read_picture
 from zoo.images.pixel_values import pixel_values
 
 PILLOW = "ImageProcessorPil"
@@ -115,7 +115,7 @@ def arrays_of(picture, preprocessing):
     """Return the zoo's arrays for a picture: pixels, or SigLIP 2's patches, mask and grid."""
     if preprocessing.padded and preprocessing.multiple is not None:
         return PatchesInput(preprocessing.multiple).make(
-            [reduced_picture(picture)], preprocessing, preprocessing.size
+            [to_read_picture(picture)], preprocessing, preprocessing.size
         )
     size = preprocessing.input_size_for(picture.height, picture.width)
     return {"pixel_values": pixel_values([picture], preprocessing, size)}

@@ -32,8 +32,8 @@ from tests.synthetic import make_image, save_pth
 from weights import bind, load_weights, open_checkpoint
 from weights.containers.leaf_order import record_names
 from weights.errors import BadValues, MappingError, NotACheckpoint
-from weights.load import find_nearest_naming, matches_exactly
-from weights.mapping import plan, source_shapes
+from weights.load import find_nearest_naming, matches_model
+from weights.mapping import plan_leaves, source_shapes
 from weights.namings import equimo_names, huggingface_names, meta_names, original_names
 from weights.progress import Quiet
 from weights.writers.items import items_for
@@ -128,9 +128,9 @@ def test_files_of_other_libraries_are_read(name, naming, tmp_path):
     tensors = view.tensors
     # Without registers, timm's keys of DINOv2 are the same as Meta's.
     assert named_by.name == naming_name or name == "dinov2_vits14"
-    assert matches_exactly(naming, tensors, model_shapes(config))
+    assert matches_model(naming, tensors, model_shapes(config))
     for other_config in other_configs(config):
-        assert not matches_exactly(naming, tensors, model_shapes(other_config))
+        assert not matches_model(naming, tensors, model_shapes(other_config))
     loaded = read(path, naming, config)
     assert loaded.provenance.kind == naming_name
     rotary = {path for path in expected if path.endswith(PERIODS)}
@@ -140,8 +140,12 @@ def test_files_of_other_libraries_are_read(name, naming, tmp_path):
     periods = "float32" if computed else "file"
     assert loaded.provenance.rope_periods == (periods if rotary else None)
     unused = {leaf for leaf in expected if leaf.startswith(("mask_token", "local_cls_norm"))}
-    assert set(loaded.filled) <= (unused if naming_name in ("huggingface", "timm") else set())
-    assert_leaves(loaded.arrays, expected, ignored={*loaded.filled, *(rotary if computed else [])})
+    assert set(loaded.filled_leaves) <= (
+        unused if naming_name in ("huggingface", "timm") else set()
+    )
+    assert_leaves(
+        loaded.arrays, expected, ignored={*loaded.filled_leaves, *(rotary if computed else [])}
+    )
 
 
 @pytest.mark.each("form")
@@ -162,7 +166,9 @@ def test_libraries_read_written_files(name, form, tmp_path):
     values = leaves(name, naming.name)
     write_file(entry, LoadedWeights(config, weights_of(values)), form, tmp_path / "w")
     loaded = read(tmp_path / "w", naming, config)
-    assert_leaves(loaded.arrays, values, ignored={*loaded.filled, PERIODS, f"backbone.{PERIODS}"})
+    assert_leaves(
+        loaded.arrays, values, ignored={*loaded.filled_leaves, PERIODS, f"backbone.{PERIODS}"}
+    )
     image = make_image(3, *native(config))
     expected = forward(bind(abstract(config), values), image)._asdict()
     outputs = RUN_IN[form](name, entry, config, tmp_path / "w", image)
@@ -389,7 +395,7 @@ def stand_in(name, folder, changes):
     """
     entry = zoo.info(name)
     naming = entry.namings[0]
-    keys = source_shapes(plan(naming.rules, model_shapes(entry.config_for(naming.name))))
+    keys = source_shapes(plan_leaves(naming.rules, model_shapes(entry.config_for(naming.name))))
     tensors = {key: np.zeros(shape, np.float32) for key, shape in (keys | changes).items() if shape}
     save_file(tensors, folder / "w.safetensors")
     return open_checkpoint(folder / "w.safetensors")
@@ -446,7 +452,7 @@ def test_files_of_other_families_do_not_fit():
             entry.name
             for entry in entries
             if any(
-                matches_exactly(other, state, model_shapes(entry.config_for(other.name)))
+                matches_model(other, state, model_shapes(entry.config_for(other.name)))
                 for other in entry.namings
             )
         ]

@@ -23,7 +23,7 @@ from tests.seeded import REPRESENTATIVES, nano
 from tests.tiers import default_rows
 from weights import LazyTensor
 from weights.files import Checkpoint
-from weights.mapping import plan, source_shapes
+from weights.mapping import plan_leaves, source_shapes
 from weights.tensors import Provenance
 from zoo.architectures.builder import abstract
 from zoo.architectures.depth.depth_config import DepthConfig
@@ -34,7 +34,7 @@ from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest
 from zoo.checkpoints.identify import rank_networks
 from zoo.checkpoints.load import model_shapes
-from zoo.export.describe import describe_shared
+from zoo.export.describe import make_shared_manifest
 from zoo.export.request import Signature
 
 NOISE = 1e-5
@@ -155,7 +155,9 @@ def test_a_manifest_states_every_network():
         else:
             config = replace(config, classes=3)
         custom = replace(entry.as_unpublished, config=config, labels=names)
-        manifest = describe_shared(custom, Signature((64, 96), None), Provenance("random", seed=1))
+        manifest = make_shared_manifest(
+            custom, Signature((64, 96), None), Provenance("random", seed=1)
+        )
         entry_again = entry_of_manifest(Manifest.model_validate_json(manifest.model_dump_json()))
         assert (entry_again.config, entry_again.class_names, entry_again.name) == (
             custom.config,
@@ -172,7 +174,7 @@ def test_a_known_tower_may_have_another_vocabulary(tmp_path):
     """
     entry = package.info("siglip2_vitb16_224_dual")
     config = DualConfig(entry.config.vision, replace(entry.config.words, vocabulary=96))
-    shapes = source_shapes(plan(entry.namings[0].rules, model_shapes(config)))
+    shapes = source_shapes(plan_leaves(entry.namings[0].rules, model_shapes(config)))
     tensors = {key: LazyTensor(shape, "float32", dict) for key, shape in shapes.items()}
     networks = rank_networks(Checkpoint(tmp_path, "safetensors", (), tensors), None)
     assert {network.config.words.vocabulary for network in networks} == {96}

@@ -20,7 +20,7 @@ from zoo.artifacts.descriptions import describe_licence_doubt, describe_weights
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadRequest
-from zoo.export.describe import describe_shared
+from zoo.export.describe import make_shared_manifest
 from zoo.export.request import Signature
 
 load = package.from_pretrained
@@ -66,7 +66,7 @@ DINO, EUPE = package.info("dinov3_vits16"), package.info("eupe_vits16")
 
 def recorded_weights(path, entry):
     weights = open_weights(GivenCheckpoint(path), entry, Quiet()).weights
-    return describe_shared(entry, Signature((224, 224), 1), weights.provenance).weights
+    return make_shared_manifest(entry, Signature((224, 224), 1), weights.provenance).weights
 
 
 def test_the_manifest_names_other_models_that_fit(vits16):

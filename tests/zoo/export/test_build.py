@@ -38,7 +38,7 @@ from zoo.export.assemble.extras import (
 )
 from zoo.export.assemble.ledger import Ledger, read_earlier_manifest
 from zoo.export.assemble.plan import plan_folder
-from zoo.export.describe import describe_shared
+from zoo.export.describe import make_shared_manifest
 from zoo.export.make import Production
 from zoo.export.request import Options, Signature
 from zoo.export.subject import Subject
@@ -273,7 +273,9 @@ def test_golden_numbers_are_those_of_the_published_settings(size):
     subject = Subject(entry, model, weights, is_network=True)
     staged = (None, Quiet())
     production = Production(Options(), None, subject, signature, lambda: samples, *staged)
-    preprocessing = describe_shared(entry, signature, weights.provenance).preprocessing.settings
+    preprocessing = make_shared_manifest(
+        entry, signature, weights.provenance
+    ).preprocessing.settings
     assert preprocessing.size == (size or (224, 224))
     golden = make_golden(subject, choose_golden_sample(production, preprocessing))
     np.testing.assert_array_equal(

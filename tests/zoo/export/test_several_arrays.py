@@ -33,7 +33,7 @@ from zoo.export.assemble.extras import describe_picture_arrays
 from zoo.export.describe import describe_sizes
 from zoo.export.request import Signature
 from zoo.images.photograph import photograph
-from zoo.images.pictures import reduced_picture
+from zoo.images.pictures import to_read_picture
 from zoo.images.preprocessing import Preprocessing
 from zoo.registry import lookup
 from zoo.tasks.answer import PictureAnswer as Answered
@@ -68,7 +68,7 @@ class PatchesInput(PictureInput):
     def open_sides(self) -> Mapping[str, str]:
         return {"tokens": "tokens"}
 
-    def sides(self, size: Size) -> Mapping[str, int]:
+    def fixed_sides(self, size: Size) -> Mapping[str, int]:
         return {"tokens": size[0] * size[1] // self.stride**2}
 
     def describe_sizes(self, size: Size | None) -> str:
@@ -79,7 +79,7 @@ class PatchesInput(PictureInput):
 
         It has at most as many tokens as `size`.
         """
-        max_tokens, (height, width) = self.sides(size)["tokens"], sides
+        max_tokens, (height, width) = self.fixed_sides(size)["tokens"], sides
         for scale in np.geomspace(4, 1e-3, 400):
             rows, columns = (max(1, round(scale * s / self.stride)) for s in (height, width))
             if rows * columns <= max_tokens:
@@ -87,9 +87,9 @@ class PatchesInput(PictureInput):
         raise AssertionError
 
     def make(self, pictures, how: Preprocessing, size: Size) -> Feeds:
-        patch, most, rows = self.stride, self.sides(size)["tokens"], []
+        patch, most, rows = self.stride, self.fixed_sides(size)["tokens"], []
         for picture in pictures:
-            height, width = self.resized(picture.sides, how, size)
+            height, width = self.resized(picture.original_size, how, size)
             image = picture.image.resize((width, height), Image.Resampling.BILINEAR, picture.part)
             values = (np.asarray(image, np.float32) / 255 - 0.5) / 0.5
             grid = values.reshape(height // patch, patch, width // patch, patch, 3)
@@ -113,7 +113,7 @@ class ToyConfig(ViTConfig):
     patch_size: int = PATCH
     classes: int = CLASSES
 
-    native: ClassVar[Size] = NATIVE
+    native_size: ClassVar[Size] = NATIVE
 
     @property
     def pictures(self) -> PictureInput:
@@ -189,7 +189,7 @@ def model(monkeypatch):
 
 def run_in_jax(model, image: Image.Image, size: Size = NATIVE) -> Output:
     """Return the outputs for one picture in JAX."""
-    feeds = PatchesInput(PATCH).make([reduced_picture(image)], ENTRY.preprocessing, size)
+    feeds = PatchesInput(PATCH).make([to_read_picture(image)], ENTRY.preprocessing, size)
     return jax.vmap(model)(*map(jnp.asarray, feeds.values()))
 
 
@@ -249,7 +249,7 @@ def test_vectors_and_arrays_of_pictures(model, tmp_path):
     file = tmp_path / "toy.onnx"
     zoo.to_onnx(model, file, size="dynamic")
     network = find_network(str(file), "fp32")
-    reduced_pictures = [*map(reduced_picture, PICTURES.values())]
+    reduced_pictures = [*map(to_read_picture, PICTURES.values())]
     runner = Runner(network, lane_session(network.path), 1)
     outputs = runner.run([network.make_feeds(read) for read in reduced_pictures], ["pooler_output"])
     for row, image in zip(outputs["pooler_output"], PICTURES.values(), strict=True):

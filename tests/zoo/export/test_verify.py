@@ -106,7 +106,7 @@ def test_golden_numbers_at_every_level(built, monkeypatch):
             ),
         )
 
-    monkeypatch.setattr(runtime, "lower_sessions", open_wrong_session)
+    monkeypatch.setattr(runtime, "sessions_below_highest_level", open_wrong_session)
     failed_findings = failures(audit(built[0]))
     assert {*failed_findings} == {f"{v}: golden" for v in ("fp32", "fused", "fp16", "bf16", "int8")}
     assert all(

@@ -38,8 +38,8 @@ def describe_model(entry: ModelInfo) -> dict[str, Any]:
         "licence": StatedLicence(**asdict(entry.licence)).model_dump(),
         "results": (repr(entry.reported), entry.results_page, entry.class_names),
         "places": repr(files),
-        "native": entry.native,
-        "names": (entry.names, entry.file, entry.files, entry.paper_pages),
+        "native": entry.native_size,
+        "names": (entry.names, entry.weights_name, entry.recognised_files, entry.paper_pages),
         "unlisted": repr(entry.as_unpublished.licence),
     }
 

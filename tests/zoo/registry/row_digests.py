@@ -50,7 +50,7 @@ def digests(entry: ModelInfo, naming: str) -> str:
         "config.json": _config_json(config, entry.class_names),
         "portable": portable_config(config, entry.class_names, entry.family),
         "equimo": _equimo(config),
-        "text": config.text,
+        "text": config.description,
     }
     return ", ".join(f"{name} {_digest(value)}" for name, value in parts.items())
 
@@ -74,7 +74,7 @@ def _sizes(entry: ModelInfo, config: Config) -> list[Any]:
         return [from_row == config, None]
     return [
         from_row == config,
-        from_first.text,
+        from_first.description,
         _config_json(from_first, ()),
         _equimo(from_first),
         from_first.is_sound,

@@ -117,7 +117,7 @@ def test_entries_are_consistent(name):
                 entry.config.positions.patches
             }
     assert all(side % entry.config.stride == 0 for side in entry.preprocessing.size)
-    assert entry.file
+    assert entry.weights_name
     if entry.embedded:
         assert (entry.archive, entry.licence.download, len(entry.digest)) == ("", "", 64)
     else:

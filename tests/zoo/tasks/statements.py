@@ -19,7 +19,7 @@ from weights import Provenance
 from zoo.architectures.entry import ModelInfo
 from zoo.artifacts.schema import Manifest
 from zoo.export.assemble.extras import render_card
-from zoo.export.describe import describe_shared
+from zoo.export.describe import make_shared_manifest
 from zoo.export.network_inputs import input_specs
 from zoo.export.request import Signature
 from zoo.registry.lookup import MODELS
@@ -129,7 +129,7 @@ VARIANT: dict[str, Any] = {
 def manifest_of(entry: ModelInfo) -> Manifest:
     """Return the manifest of a folder with one file that has all outputs."""
     signature = Signature(None, None)
-    shared = describe_shared(entry, signature, Provenance("random", seed=0))
+    shared = make_shared_manifest(entry, signature, Provenance("random", seed=0))
     outputs = [{"name": name, "dtype": "float32", "shape": []} for name in outputs_of(entry)]
     file = {"name": "onnx/model.onnx", "bytes": 1, "sha256": "0" * 64}
     speeds = {"runtime": "x", "machine": "x", "input": [1], "rounds": 1, "variants": {}}

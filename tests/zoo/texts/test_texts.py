@@ -38,7 +38,7 @@ from tests.synthetic import make_image, save_pth
 from weights import LazyTensor, open_checkpoint
 from weights.errors import WeightsError
 from weights.files import Checkpoint
-from weights.mapping import plan, source_shapes
+from weights.mapping import plan_leaves, source_shapes
 from weights.namings import clip_names, tower_names
 from zoo.architectures.builder import abstract
 from zoo.architectures.library_settings import Settings
@@ -430,7 +430,7 @@ def test_the_end_token_of_a_tower_for_texts(end, opset, config, zoo):
 def test_settings_say_who_trained_a_network(name, tmp_path):
     """OpenAI's and LAION's networks have the same tensors, but different GELUs."""
     entry = package.info(name)
-    shapes = source_shapes(plan(clip_names.CLIP_DUAL.rules, model_shapes(entry.config)))
+    shapes = source_shapes(plan_leaves(clip_names.CLIP_DUAL.rules, model_shapes(entry.config)))
     tensors = {
         key: LazyTensor(shape, "float32", lambda shape=shape: np.zeros(shape, np.float32))
         for key, shape in shapes.items()

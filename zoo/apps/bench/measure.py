@@ -25,7 +25,7 @@ from zoo.export.timing.rounds import (
     open_idle_session,
     watch_other_programs,
 )
-from zoo.export.timing.timed_inputs import InputSpec, draw_inputs, fix_input_shapes
+from zoo.export.timing.timed_inputs import TimedInput, draw_inputs, resolve_timed_inputs
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 from zoo.registry.lookup import info
 
@@ -97,7 +97,7 @@ def _product_task(product: TimedProduct, threads: int) -> Task:
     return as_task(open_idle_session(data, threads), feeds)
 
 
-def torch_task(model: str | None, specs: Sequence[InputSpec], threads: int) -> Task:
+def torch_task(model: str | None, specs: Sequence[TimedInput], threads: int) -> Task:
     """Return a task that runs transformers' implementation of a model, in float32 on the CPU.
 
     Its weights are random, and PyTorch runs it eagerly.
@@ -157,7 +157,7 @@ class MeasuredModel:
     """
 
     name: str
-    inputs: Sequence[InputSpec]
+    inputs: Sequence[TimedInput]
     times: Sequence[float]
     footprint: Footprint | None
 
@@ -238,7 +238,7 @@ def _sample_feeds(manifest: Manifest, batch: int, size: tuple[int, int]) -> Feed
     return pictures.sample(batch, manifest.preprocessing.settings, manifest.size or size)
 
 
-def _open_file(file: Path, options: BenchOptions) -> tuple[list[InputSpec], Task]:
+def _open_file(file: Path, options: BenchOptions) -> tuple[list[TimedInput], Task]:
     """Return the inputs of a file, and a task that runs it. The task has run once.
 
     **Raises** `BadFile` if there is no such file or it does not run.
@@ -255,7 +255,9 @@ def _open_file(file: Path, options: BenchOptions) -> tuple[list[InputSpec], Task
     try:
         opened_session = open_idle_session(file, options.threads)
         declared = opened_session.get_inputs()
-        specs = fix_input_shapes(file, declared, options.batch, options.size, default_size, sample)
+        specs = resolve_timed_inputs(
+            file, declared, options.batch, options.size, default_size, sample
+        )
         task = as_task(opened_session, draw_inputs(specs))
         task()
     except runtime.ERRORS as error:

@@ -41,11 +41,11 @@ class Changes:
     - `changed`: a table (columns `STAMPED`) of the pictures whose stamp differs from that of their
       row, or that have no row.
     - `has_new`, `has_missing`: whether there are pictures without rows, and rows without pictures.
-    - `passed`: the number of files that are no pictures, by the ending of their names.
+    - `skipped_files`: the number of files that are no pictures, by the ending of their names.
     """
 
     def __init__(self, table: LanceDataset, sources: Sequence[StatedSource], size: int):
-        self.sources, self.size, self.passed = sources, size, Counter[str]()
+        self.sources, self.size, self.skipped_files = sources, size, Counter[str]()
         self.paths = [source.path for source in sources]
         known = self._read_known(table)
         self.listed = self._list_pictures()
@@ -114,11 +114,12 @@ class Changes:
         return known.set_column(0, "source", pc.index_in(known["source"], pa.array(self.paths)))
 
     def _list_pictures(self) -> pa.Table:
-        """Return a table of the pictures of the sources, and count other files in `passed`."""
+        """Return a table of the pictures of the sources, and count other files in
+        `skipped_files`."""
         schema = pa.schema([("source", pa.int32()), ("unit", pa.string()), ("stamp", pa.string())])
         batches = []
         for index, source in enumerate(self.sources):
-            pictures = _list_units(source, self.passed)
+            pictures = _list_units(source, self.skipped_files)
             while part := list(islice(pictures, LISTED_AT_ONCE)):
                 units, stamps = map(pa.array, zip(*part, strict=True))
                 indices = pa.array([index] * len(part), pa.int32())
@@ -126,16 +127,17 @@ class Changes:
         return pa.Table.from_batches(batches, schema)
 
 
-def _list_units(source: StatedSource, passed: Counter[str]) -> Iterator[StampedName]:
+def _list_units(source: StatedSource, skipped_files: Counter[str]) -> Iterator[StampedName]:
     """Yield the key and stamp of each picture of a source. An archive yields (stamp, stamp).
 
-    The stamp of a picture whose name is no UTF-8 is `NO_TEXT`. Other files are counted in `passed`.
+    The stamp of a picture whose name is no UTF-8 is `NO_TEXT`. Other files are counted in
+    `skipped_files`.
     """
     if source.is_archive:
         stamp = file_stamp(source.path)
         yield stamp, stamp
         return
-    for name, stamp in list_names(source, passed):
+    for name, stamp in list_names(source, skipped_files):
         key = picture_key(source, name)
         yield key, stamp if key == source.prefix + name else NO_TEXT
 

@@ -241,7 +241,7 @@ class ChunkWorker:
                 row.offset = before["_rowoffset"]
                 return row
             read = read_picture(data, item.key, self.smallest_sides)
-            row.values["height"], row.values["width"] = read.sides
+            row.values["height"], row.values["width"] = read.original_size
             if "thumbnail" in self.columns.extra:
                 row.values["thumbnail"] = make_thumbnail(read, data)
             row.feeds = self.runner.network.make_feeds(read)

@@ -192,7 +192,7 @@ class Dataset:
         with lance_writing(self.path):
             self.table.delete(condition)
 
-    def describe(self, description: Description, vectors: pa.Field) -> None:
+    def set_description(self, description: Description, vectors: pa.Field) -> None:
         """Store another description, and add the column of its vectors, with nulls, if missing."""
         with lance_writing(self.path):
             if vectors.name not in self.table.schema.names:

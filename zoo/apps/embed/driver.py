@@ -59,15 +59,15 @@ def make_dataset(request: EmbedRequest, progress: Progress) -> EmbedResult:
         progress.stage("looking for pictures")
         changes = Changes(dataset.table, description.sources, request.shard)
         _check_changes(dataset, changes, request)
-        dataset.describe(description, columns.schema().field(columns.column))
+        dataset.set_description(description, columns.schema().field(columns.column))
         run = Run(dataset, changes, columns.column, progress)
         run.work(request)
-        gone, conditions = changes.find_missing(dataset.table)
+        missing_rows, conditions = changes.find_missing(dataset.table)
         for condition in conditions:
             # Rows with an error are deleted in any case.
             dataset.delete(condition if request.prune else f"{condition} and error is not null")
         dataset.clean()
-        return run.result(gone, request.prune, time.perf_counter() - began)
+        return run.result(missing_rows, request.prune, time.perf_counter() - began)
 
 
 def _describe(columns: RowColumns, request: EmbedRequest) -> Description:
@@ -224,10 +224,10 @@ class Run:
         try:
             if request.scheduler is None:
                 worker = make_worker(path, column, request.threads, self._show)
-                run_locally(worker, tasks, self._settle)
+                run_locally(worker, tasks, self._commit_results)
             else:
                 function = partial(run_task, path, column)
-                run_on_cluster(request.scheduler, function, tasks, self._settle)
+                run_on_cluster(request.scheduler, function, tasks, self._commit_results)
         except KeyboardInterrupt:
             self.progress.note(
                 f"{path} is not finished: {self.tasks_done:,} of {self.task_count:,} chunks are "
@@ -235,7 +235,7 @@ class Run:
             )
             raise
 
-    def _settle(self, results: Sequence[ChunkResult]) -> None:
+    def _commit_results(self, results: Sequence[ChunkResult]) -> None:
         """Commit the results of tasks and count them."""
         self.dataset.commit(results)
         for result in results:
@@ -275,16 +275,17 @@ class Run:
             return f"{text}, {_format_duration(left)} left"
         return text
 
-    def result(self, gone: int, pruned: bool, wall: float) -> EmbedResult:
+    def result(self, missing_rows: int, pruned: bool, wall: float) -> EmbedResult:
         """Return the result of the run, after `wall` seconds.
 
-        `gone` is the number of rows whose pictures are missing; they were deleted if `pruned`.
+        `missing_rows` is the number of rows whose pictures are missing; they were deleted if
+        `pruned`.
         """
         count, counts = self.dataset.count, self.counts
         pictures, errors = count("error is null"), count("error is not null")
         if self.column != VECTOR:
             errors += count(self._pending)
-        kept = pictures - counts["added"] - counts["again"] - (0 if pruned else gone)
+        kept = pictures - counts["added"] - counts["again"] - (0 if pruned else missing_rows)
         return EmbedResult(
             self.dataset.path,
             pictures,
@@ -293,9 +294,9 @@ class Run:
             kept=kept,
             added=counts["added"],
             again=counts["again"],
-            gone=gone,
+            gone=missing_rows,
             pruned=pruned,
-            passed=dict(self.changes.passed),
+            passed=dict(self.changes.skipped_files),
             wall=wall,
             cores=sum(self.seconds.values()) / wall,
             seconds=self.seconds,

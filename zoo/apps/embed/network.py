@@ -110,7 +110,7 @@ class FoundNetwork(FoundVariant):
         if self.manifest.input == "uint8":
             check_edges((read.image.height, read.image.width), self.preprocessing)
             return {IMAGE.name: np.asarray(read.image, np.uint8)[None]}
-        sides = self.fitted_sides(read.sides)
+        sides = self.fitted_sides(read.original_size)
         return self.picture_input.make([read], self.preprocessing, sides)
 
 

@@ -19,7 +19,7 @@ from zoo.architectures.kinds import architecture_of
 from zoo.artifacts.read import entry_of_manifest
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
-from zoo.tasks.answer import best_answers, size_inside, softmax
+from zoo.tasks.answer import best_answers, fit_size, softmax
 
 OUTPUTS = {
     VECTOR: "pooler_output",
@@ -65,7 +65,7 @@ class RowColumns:
         return entry_of_manifest(self.network.manifest).class_names
 
     @cached_property
-    def prefix(self) -> int:
+    def prefix_tokens(self) -> int:
         """The number of tokens before the patches.
 
         **Raises** `BadRequest` if the network has no tokens.
@@ -102,7 +102,7 @@ class RowColumns:
                     f"{output} is {list(shape)}."
                 )
         if "patches" in self.extra:
-            _ = self.prefix
+            _ = self.prefix_tokens
 
     def schema(self) -> pa.Schema:
         """Return the names and types of the columns."""
@@ -132,7 +132,7 @@ class RowColumns:
                 values[name] = [answer._asdict() for answer in answers]
                 continue
             if name == "patches":
-                numbers = numbers[self.prefix :]
+                numbers = numbers[self.prefix_tokens :]
             with np.errstate(over="ignore"):
                 values[name] = numbers.ravel().astype(self.dtype)
             if not np.isfinite(values[name]).all():
@@ -165,7 +165,7 @@ def make_thumbnail(read: ReadPicture, data: bytes) -> bytes:
     """
     from PIL.Image import Resampling
 
-    height, width = small_sides(*read.sides)
+    height, width = small_sides(*read.original_size)
     if read.image.width < width or read.image.height < height:
         read = read_picture(data, "", small_sides)
     file = BytesIO()
@@ -178,4 +178,4 @@ def small_sides(height: int, width: int) -> tuple[int, int]:
     """Return the (height, width) of the thumbnail of a picture of these sides."""
     if max(height, width) <= LONGER_SIDE:
         return height, width
-    return size_inside((height, width), (LONGER_SIDE, LONGER_SIDE))
+    return fit_size((height, width), (LONGER_SIDE, LONGER_SIDE))

@@ -18,7 +18,7 @@ from zoo.apps.embed.vector_table import VectorTable, unit_rows
 from zoo.artifacts.find import is_built_folder
 from zoo.artifacts.session import open_file, open_folder
 from zoo.common.errors import BadFile, BadRequest
-from zoo.images.pictures import check_picture_header, pictures, read_picture, reduced_picture
+from zoo.images.pictures import check_picture_header, pictures, read_picture, to_read_picture
 from zoo.images.pixel_values import Float32
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _picture_vector(table: VectorTable, picture: Picture, model: Path | None) ->
         with open_regular(picture) as file:
             read = read_picture(file.read(), repr(os.fspath(picture)), smallest)
     else:
-        read = reduced_picture(pictures(picture)[0], smallest)
+        read = to_read_picture(pictures(picture)[0], smallest)
     runner = Runner(network, lane_session(network.path), 1)
     outputs = runner.run([network.make_feeds(read)], ["pooler_output"])
     return unit_rows(np.array(outputs["pooler_output"], np.float32))

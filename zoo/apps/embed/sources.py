@@ -176,12 +176,12 @@ def source_root(source: StatedSource) -> str:
     return start.rpartition("/")[0]
 
 
-def list_names(source: StatedSource, passed: Counter[str]) -> Iterator[StampedName]:
+def list_names(source: StatedSource, skipped_files: Counter[str]) -> Iterator[StampedName]:
     """Yield the name and stamp of each picture of a folder, list or pattern.
 
     Names are relative to `source_root`. Entries of a folder or pattern that cannot be read are
-    yielded too. Other files of a folder or pattern are counted in `passed` by the ending of their
-    names.
+    yielded too. Other files of a folder or pattern are counted in `skipped_files` by the ending of
+    their names.
     """
     if source.kind == "list" and file_system(source.path).exists(source.path):
         yield from _listed_names(source.path)
@@ -191,7 +191,7 @@ def list_names(source: StatedSource, passed: Counter[str]) -> Iterator[StampedNa
         if may_be_picture(name) or stamp.startswith(UNREADABLE):
             yield name, stamp
         else:
-            passed[printable_name(name_ending(name))] += 1
+            skipped_files[printable_name(name_ending(name))] += 1
 
 
 def _listed_names(path: str) -> Iterator[StampedName]:

@@ -29,11 +29,11 @@ AHEAD = 2048
 """The number of tasks that a scheduler has at the same time; each takes it some kilobytes."""
 
 
-Settle = Callable[[list[ChunkResult]], None]
+HandleResults = Callable[[list[ChunkResult]], None]
 """A function that is called with results as soon as there are some."""
 
 
-def run_locally(worker: ChunkWorker, tasks: Iterator[Task], settle: Settle) -> None:
+def run_locally(worker: ChunkWorker, tasks: Iterator[Task], handle_results: HandleResults) -> None:
     """Run all tasks with a worker in this process, and stop the worker.
 
     **Raises** the error of a task.
@@ -47,7 +47,7 @@ def run_locally(worker: ChunkWorker, tasks: Iterator[Task], settle: Settle) -> N
             if not running:
                 return
             finished, running = wait(running, return_when=FIRST_COMPLETED)
-            settle([future.result() for future in finished])
+            handle_results([future.result() for future in finished])
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
         worker.stop()
@@ -55,7 +55,10 @@ def run_locally(worker: ChunkWorker, tasks: Iterator[Task], settle: Settle) -> N
 
 
 def run_on_cluster(
-    address: str, function: Callable[[Any], ChunkResult], tasks: Iterator[Any], settle: Settle
+    address: str,
+    function: Callable[[Any], ChunkResult],
+    tasks: Iterator[Any],
+    handle_results: HandleResults,
 ) -> None:
     """Run a function on all tasks, on the workers of the Dask scheduler at an address.
 
@@ -85,7 +88,7 @@ def run_on_cluster(
         completed.update(client.map(function, list(islice(tasks, AHEAD)), pure=False))
         for futures in completed.batches():
             try:
-                settle(client.gather(futures))
+                handle_results(client.gather(futures))
             except KilledWorker as error:
                 raise BadOutput(
                     "too many workers of a chunk died, perhaps for want of memory: give them more, "

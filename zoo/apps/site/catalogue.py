@@ -13,7 +13,7 @@ from zoo.artifacts.schema import Manifest, Variant
 from zoo.common.runtime import VERSION
 from zoo.export.timing.footprint import measure_footprint
 from zoo.export.timing.rounds import describe_machine
-from zoo.export.timing.timed_inputs import OPEN_TEXT_TOKENS, InputSpec
+from zoo.export.timing.timed_inputs import OPEN_TEXT_TOKENS, TimedInput
 from zoo.export.timing.timed_products import timed_products
 
 FORMAT = "jax-onnx-zoo site"
@@ -125,7 +125,7 @@ def _measure(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]
     speed = built.speeds.variants.get(label)
     if speed is None:
         return {}
-    specs = [*_input_specs(variant, built.speeds.input)]
+    specs = [*_timed_inputs(variant, built.speeds.input)]
     path = built.folder / variant.file
     counted = timed_products(ir.load(path), specs)
     return {
@@ -138,15 +138,15 @@ def _measure(built: BuiltFolder, label: str, variant: Variant) -> dict[str, Any]
     }
 
 
-def _input_specs(variant: Variant, timed: tuple[int, ...]) -> Iterator[InputSpec]:
+def _timed_inputs(variant: Variant, timed: tuple[int, ...]) -> Iterator[TimedInput]:
     """Yield the inputs of a file with a number for each dimension.
 
     The first input has the shape `timed`. Others are texts of the same batch size, with a fixed
     number of tokens where the file leaves it open.
     """
     first, *text_inputs = variant.inputs
-    yield InputSpec(first.name, first.dtype, timed)
+    yield TimedInput(first.name, first.dtype, timed)
     for spec in text_inputs:
         pairs = zip(spec.shape, (timed[0], OPEN_TEXT_TOKENS), strict=True)
         sides = (side if isinstance(side, int) else default_size for side, default_size in pairs)
-        yield InputSpec(spec.name, spec.dtype, tuple(sides))
+        yield TimedInput(spec.name, spec.dtype, tuple(sides))

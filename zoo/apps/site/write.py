@@ -27,9 +27,9 @@ from zoo.common.fields import Model
 from zoo.common.staging import (
     locked_output,
     replace_folder,
-    report_write_errors,
     restore_folder,
     staged,
+    translate_write_errors,
     write_text,
 )
 
@@ -81,7 +81,7 @@ def write_site(
     check_replaceable(out, force)
     models = read_folders(folders, progress)
     searched = None if dataset is None else read_searchable(dataset, models)
-    with staged(out.parent) as stage, locked_output(out, progress), report_write_errors(out):
+    with staged(out.parent) as stage, locked_output(out, progress), translate_write_errors(out):
         restore_folder(out)
         new = stage / "new"
         new.mkdir()

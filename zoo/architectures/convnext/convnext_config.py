@@ -48,7 +48,7 @@ class ConvNeXtConfig(MultiStageConfig):
     # pixels.
     prefix_tokens: ClassVar[int] = 1
     stride: ClassVar[int] = 32
-    native: ClassVar[None] = None
+    native_size: ClassVar[None] = None
 
     @property
     def task(self) -> Task:
@@ -61,6 +61,6 @@ class ConvNeXtConfig(MultiStageConfig):
         return len(self.depths) == len(self.dims) == 4 and self.depth <= MAX_DEPTH
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
-        return f"{self.stages_text}{describe_classes(self.classes)}"
+        return f"{self.stages_description}{describe_classes(self.classes)}"

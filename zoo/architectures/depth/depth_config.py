@@ -65,7 +65,8 @@ class DepthConfig(OnBackbone):
         return len(self.layers) == len(self.channels) == 4 and max(self.layers) <= self.depth
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
         unit = "in metres" if self.max_depth else "relative"
-        return f"{self.backbone.text}; {unit} depth of blocks {', '.join(map(str, self.layers))}"
+        blocks = ", ".join(map(str, self.layers))
+        return f"{self.backbone.description}; {unit} depth of blocks {blocks}"

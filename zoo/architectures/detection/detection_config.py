@@ -166,12 +166,12 @@ class DetectionConfig(OnBackbone):
         return self.backbone.stride * self.windows
 
     @property
-    def native(self) -> tuple[int, int] | None:
+    def native_size(self) -> tuple[int, int] | None:
         """(height, width) of the pictures that learned positions were trained on; None if there are
         none, or if the height is not a multiple of the stride."""
-        native = self.backbone.native
-        windows_fit = native is not None and native[0] % self.stride == 0
-        return native if windows_fit else None
+        native_size = self.backbone.native_size
+        windows_fit = native_size is not None and native_size[0] % self.stride == 0
+        return native_size if windows_fit else None
 
     @property
     def is_consistent(self) -> bool:
@@ -179,10 +179,10 @@ class DetectionConfig(OnBackbone):
         return 0 < max(self.layers, default=0) <= self.depth
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
         return (
-            f"{self.backbone.text}, {self.windows} x {self.windows} windows; "
+            f"{self.backbone.description}, {self.windows} x {self.windows} windows; "
             f"{self.queries} queries in {self.decoder.depth} blocks of width {self.decoder.dim}"
             f"{', with masks' if self.instances else ''}{describe_classes(self.classes)}"
         )
@@ -271,7 +271,7 @@ class FinderConfig(Configuration):
         return self.bins % 2 == 0 and max(2, self.top_k - 1) < self.bins
 
 
-def _has_no_size(value: Any) -> bool:
+def _parse_placed(value: Any) -> bool:
     """Return False, the value of `DeimConfig.placed` if settings state a (height, width) of
     pictures: the positions of pixels are then not added. **Raises** `TypeError` if the setting is
     not a list of integers, and `ValueError` if it does not have two."""
@@ -311,7 +311,7 @@ class DeimConfig(OnBackbone):
         default=True,
         hf=Key(
             "eval_size",
-            _has_no_size,
+            _parse_placed,
             lambda placed: None if placed else [640, 640],
             library_default=True,
         ),
@@ -344,9 +344,9 @@ class DeimConfig(OnBackbone):
         return layers_exist and levels_fit and heads_fit and 2 * self.backbone.stride == STRIDE
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
         return (
-            f"{self.backbone.text}; maps of width {self.width}, {self.queries} queries in "
+            f"{self.backbone.description}; maps of width {self.width}, {self.queries} queries in "
             f"{self.finder.depth} blocks{describe_classes(self.classes)}"
         )

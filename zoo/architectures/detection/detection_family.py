@@ -165,7 +165,7 @@ class DeimVariant(NamedTuple):
     - `planes`, `width`: channels of the adapter, and of maps.
     - `hidden`, `narrow`, `bottlenecks`: channels of the pyramid's transformer block and of a
       branch, and number of bottlenecks.
-    - `depth`, `gated`: blocks of the transformer of queries, and channels of their gates.
+    - `depth`, `gate_dim`: blocks of the transformer of queries, and channels of their gates.
     - `parameters`, `precision`: number of parameters, and AP.
     """
 
@@ -178,7 +178,7 @@ class DeimVariant(NamedTuple):
     narrow: int
     bottlenecks: int
     depth: int
-    gated: int
+    gate_dim: int
     parameters: int
     precision: float
 
@@ -214,7 +214,7 @@ def _deim(variant: DeimVariant) -> ModelInfo:
         variant.planes,
         variant.layers,
         pyramid,
-        FinderConfig(variant.depth, heads=8, hidden=variant.gated),
+        FinderConfig(variant.depth, heads=8, hidden=variant.gate_dim),
         queries=300,
         classes=len(COCO_CLASSES),
         normed=variant.backbone.registers > 0,

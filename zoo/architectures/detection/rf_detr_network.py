@@ -230,7 +230,7 @@ class ProposalHead(eqx.Module):
         self.boxes = LinearLayers(dim, dim, dim, 4, key=key3)
 
     def __call__(
-        self, x: Float[Array, "places dim"], proposed: Boxes, allowed: Bool[Array, " places"]
+        self, x: Float[Array, "positions dim"], proposed: Boxes, allowed: Bool[Array, " positions"]
     ) -> Detections:
         """Return the class logits and the box of every position of the map. The logits of a
         position that may not propose a box are -inf, and its box is zeros.

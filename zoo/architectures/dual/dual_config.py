@@ -114,7 +114,7 @@ class TextConfig(NoFeaturesConfig):
     classes: ClassVar[int] = 0
     scores: ClassVar[Scores] = "softmax"
     stride: ClassVar[int] = 1
-    native: ClassVar[None] = None
+    native_size: ClassVar[None] = None
 
     @property
     def task(self) -> Task:
@@ -155,7 +155,7 @@ class TextConfig(NoFeaturesConfig):
         return self.dim % self.heads == 0
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, mlp {self.hidden}, "
@@ -237,12 +237,13 @@ class DualConfig(NoFeaturesConfig):
         return self.vision.stride
 
     @property
-    def native(self) -> tuple[int, int] | None:
+    def native_size(self) -> tuple[int, int] | None:
         """(height, width) of the pictures that learned positions were trained on; None without
         learned positions."""
-        return self.vision.native
+        return self.vision.native_size
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
-        return f"{self.vision.text}; for texts {self.words.depth} blocks of width {self.words.dim}"
+        words = self.words
+        return f"{self.vision.description}; for texts {words.depth} blocks of width {words.dim}"

@@ -61,7 +61,7 @@ class PatchesInput(PictureInput):
         """The number of patches, including padding."""
         return {"tokens": "tokens"}
 
-    def sides(self, size: Size) -> Mapping[str, int]:
+    def fixed_sides(self, size: Size) -> Mapping[str, int]:
         """Return the number of patches, with padding, in a file for pictures of this size (height,
         width)."""
         return {"tokens": max(1, size[0] * size[1] // self.stride**2)}
@@ -73,8 +73,8 @@ class PatchesInput(PictureInput):
         if size is None:
             return f"any number of patches of {stride} x {stride} pixels, of any aspect ratio"
         return (
-            f"at most {self.sides(size)['tokens']} patches of {stride} x {stride} pixels, of any "
-            "aspect ratio"
+            f"at most {self.fixed_sides(size)['tokens']} patches of {stride} x {stride} pixels, "
+            "of any aspect ratio"
         )
 
     def resized(self, sides: Size, preprocessing: Preprocessing, size: Size) -> Size:
@@ -91,7 +91,7 @@ class PatchesInput(PictureInput):
         - `size`: the (height, width) whose number of patches is the largest allowed.
         """
         max_patches, smallest_factor, largest_factor = (
-            self.sides(size)["tokens"],
+            self.fixed_sides(size)["tokens"],
             MIN_STEP / 10,
             100.0,
         )
@@ -115,7 +115,7 @@ class PatchesInput(PictureInput):
     ) -> Feeds:
         """Return the network's arrays for some pictures. They are padded to the number of patches
         that fit into `size` (height, width)."""
-        maximum = self.sides(size)["tokens"]
+        maximum = self.fixed_sides(size)["tokens"]
         arrays = [self._make_one(picture, preprocessing, size, maximum) for picture in pictures]
         return {name: np.stack([feeds[name] for feeds in arrays]) for name in self.names}
 
@@ -125,7 +125,7 @@ class PatchesInput(PictureInput):
         """Return the network's arrays for one picture, without a batch axis. It is preprocessed,
         resized so that its patches fit into `size` (height, width), and padded with zeros to
         `maximum` patches."""
-        target, patch = self.resized(picture.sides, preprocessing, size), self.stride
+        target, patch = self.resized(picture.original_size, preprocessing, size), self.stride
         values = decoded_pixel_values(
             picture, replace(preprocessing, padded=False, multiple=None), target
         )
@@ -211,7 +211,7 @@ class NaFlexConfig(NoFeaturesConfig):
         return self.dim
 
     @property
-    def native(self) -> tuple[int, int]:
+    def native_size(self) -> tuple[int, int]:
         """(height, width) of the square picture for which positions are used as they were
         learned."""
         return self.grid * self.patch, self.grid * self.patch
@@ -243,7 +243,7 @@ class NaFlexConfig(NoFeaturesConfig):
         return Task(name=FEATURES, purpose=TURNS_INTO_VECTORS, outputs=outputs)
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
         return (
             f"{self.depth} blocks of width {self.dim}, {self.heads} heads, mlp {self.hidden}, "

@@ -66,10 +66,10 @@ class MaskConfig(OnBackbone):
         return self.query_blocks <= self.depth and is_exact
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
         queries = f"{self.queries} queries in the last {self.query_blocks} blocks"
-        return f"{self.backbone.text}; {queries}{describe_classes(self.classes)}"
+        return f"{self.backbone.description}; {queries}{describe_classes(self.classes)}"
 
 
 def _count_layers(config: SegmenterConfig, shapes: Shapes) -> int:
@@ -100,7 +100,7 @@ class SegmenterConfig(OnBackbone):
         return self.layers <= self.depth
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
         patches = f"patches of the last {self.layers} blocks" if self.layers > 1 else "patches"
-        return f"{self.backbone.text}; {patches}{describe_classes(self.classes)}"
+        return f"{self.backbone.description}; {patches}{describe_classes(self.classes)}"

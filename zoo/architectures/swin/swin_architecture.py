@@ -71,7 +71,7 @@ def _training_image(settings: Settings) -> TwoInts | None:
 def _image_size(config: SwinConfig) -> int | list[int]:
     """Return transformers' setting of the size of pictures: one number if they are square,
     otherwise [height, width]."""
-    height, width = config.native
+    height, width = config.native_size
     return height if height == width else [height, width]
 
 

@@ -152,7 +152,7 @@ class SwinConfig(MultiStageConfig):
         return self.patch_size << (len(self.depths) - 1)
 
     @property
-    def native(self) -> TwoInts:
+    def native_size(self) -> TwoInts:
         """(height, width) of the pictures of training."""
         height, width = (side * self.patch_size for side in self.grid)
         return height, width
@@ -183,7 +183,7 @@ class SwinConfig(MultiStageConfig):
         return StageWindows((size[0], size[1]), (shift[0], shift[1]))
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
         windows = f"windows of {self.window} x {self.window}"
-        return f"{self.stages_text}, {windows}{describe_classes(self.classes)}"
+        return f"{self.stages_description}, {windows}{describe_classes(self.classes)}"

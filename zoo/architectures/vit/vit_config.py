@@ -255,7 +255,7 @@ class ViTConfig(FeatureConfig):
         return self.patch_size
 
     @property
-    def native(self) -> tuple[int, int] | None:
+    def native_size(self) -> tuple[int, int] | None:
         """(height, width) of the pictures that learned positions were trained on; None without
         learned positions, or if their grid is not known yet."""
         if self.positions is None or not self.positions.grid:
@@ -264,7 +264,7 @@ class ViTConfig(FeatureConfig):
         return rows * self.patch_size, columns * self.patch_size
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Description of the architecture in one line."""
         descriptions = {0: "no registers", 1: "1 register"}
         registers = descriptions.get(self.registers, f"{self.registers} registers")
@@ -302,7 +302,7 @@ class OnBackbone(NoFeaturesConfig):
         return self.backbone.stride
 
     @property
-    def native(self) -> tuple[int, int] | None:
+    def native_size(self) -> tuple[int, int] | None:
         """(height, width) of the pictures that learned positions were trained on; None without
         learned positions, or if their grid is not known yet."""
-        return self.backbone.native
+        return self.backbone.native_size

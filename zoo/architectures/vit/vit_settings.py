@@ -34,8 +34,8 @@ DINOV3_SETTINGS: Template = (
 def _image_size(config: ViTConfig) -> int | list[int]:
     """Return transformers' setting of the size of the pictures of training: one number if they are
     square, otherwise [height, width]."""
-    assert config.native is not None
-    height, width = config.native
+    assert config.native_size is not None
+    height, width = config.native_size
     return height if height == width else [height, width]
 
 
@@ -147,7 +147,7 @@ PLAIN_CLASSIFIER = TransformersClass(
     "vit",
     VIT_SETTINGS,
     interpolates_on_request=True,
-    has_same_pooler=False,
+    adds_pooler=True,
 )
 PLAIN_VIT = replace(PLAIN_CLASSIFIER, name="ViTModel")
 DEIT_CLASSIFIER = replace(PLAIN_CLASSIFIER, name="DeiTForImageClassification", model_type="deit")

@@ -201,7 +201,7 @@ def find_unknown_settings(
     return unknown + [f"model_args.{name}" for name in settings.model_args if name not in arguments]
 
 
-def refuse_other_networks(settings: Settings) -> None:
+def check_supported_network(settings: Settings) -> None:
     """Check that no setting stands for a network that the zoo does not have.
 
     **Raises** `MappingError` for a setting with which its library computes another network.
@@ -211,7 +211,7 @@ def refuse_other_networks(settings: Settings) -> None:
     _check_allowed_values(settings.model_args, TIMM_ALLOWED_VALUES)
 
 
-def refuse_other_architectures(settings: Settings | None) -> None:
+def check_supported_architecture(settings: Settings | None) -> None:
     """Check that the settings name no architecture of timm with an option that the zoo lacks.
 
     **Raises** `MappingError` if they do. Nothing is checked without settings (None).

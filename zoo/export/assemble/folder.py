@@ -24,16 +24,16 @@ from zoo.common import runtime
 from zoo.common.errors import BadOutput
 from zoo.common.runtime import Session
 from zoo.common.staging import (
+    check_no_links,
     locked_output,
-    refuse_links,
-    report_write_errors,
     staged,
+    translate_write_errors,
     write_text,
 )
 from zoo.export.assemble.extras import EXTRAS, choose_golden_sample, render_card, write_extras
 from zoo.export.assemble.ledger import Ledger
 from zoo.export.assemble.plan import PLANNED_FILES, VARIANTS
-from zoo.export.describe import describe_shared
+from zoo.export.describe import make_shared_manifest
 from zoo.export.exporter import Outcome
 from zoo.export.make import ExportedFile, Production, open_production
 from zoo.export.network_inputs import Inputs
@@ -149,13 +149,13 @@ def build_folder(plan: Plan, progress: Progress) -> Outcome:
     """
     options = plan.options
     with locked_output(plan.folder, progress):
-        refuse_links(plan.folder, [spec.path for spec in PLANNED_FILES.values()])
+        check_no_links(plan.folder, [spec.path for spec in PLANNED_FILES.values()])
         if not options.force:
             _check_replaceable(plan.folder)
         entry, choice = find_entry(plan.model.name, plan.weights)
         with open_weight_source(choice, entry, progress, options.offline) as source:
             loaded = read_for_model(source, entry)
-        header = describe_shared(entry, plan.signature, loaded.weights.provenance)
+        header = make_shared_manifest(entry, plan.signature, loaded.weights.provenance)
         header = header.with_changes(similarity=read_similarity(loaded))
         ledger = Ledger(plan.folder, header, [spec.variant for spec in plan.files], options.force)
         missing = find_missing_files(plan, ledger.manifest)
@@ -275,7 +275,7 @@ def write_shared_files(
     files = {name: ledger.folder / VARIANTS[name].path for name in VARIANTS if name in variants}
     speeds = measure_speeds(files, sample.feeds, sessions)
     progress.stage("writing what goes along")
-    with staged(ledger.folder) as stage, report_write_errors(ledger.folder):
+    with staged(ledger.folder) as stage, translate_write_errors(ledger.folder):
         write_extras(stage, production.subject, sample, ledger.manifest)
         tokenizer_files = write_tokenizer(stage, tokenizer) if tokenizer else ()
         extras = [name for name in EXTRAS if (stage / name).exists()]

@@ -7,7 +7,7 @@ from weights.parameters import parameter
 from zoo.artifacts.read import read_manifest, to_text
 from zoo.artifacts.schema import MANIFEST, File, Manifest
 from zoo.common.errors import BadFile, BadOutput
-from zoo.common.staging import replacing, report_write_errors, sidecar_path, write_text
+from zoo.common.staging import replacing, sidecar_path, translate_write_errors, write_text
 from zoo.export.assemble.plan import PLANNED_FILES
 
 IDENTITY = {"model", "input", "size", "outputs", "weights"}
@@ -89,7 +89,7 @@ class Ledger:
 
         **Raises** `BadOutput` if a file cannot be moved.
         """
-        with report_write_errors(self.folder):
+        with translate_write_errors(self.folder):
             for name in names:
                 target = self.folder / name
                 target.parent.mkdir(exist_ok=True)

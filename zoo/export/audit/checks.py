@@ -159,7 +159,7 @@ def _audit_files(
     for name in names:
         variant = manifest.variants[name]
         if faults.keys().isdisjoint(variant.files):
-            reports.append(audit_file(folder, name, variant, compare, provider, progress))
+            reports.append(audit_variant(folder, name, variant, compare, provider, progress))
         else:
             unread = Finding("graph", False, "not read: its files are not those of the manifest")
             reports.append(FileReport(name, variant.file, False, [unread]))
@@ -167,7 +167,7 @@ def _audit_files(
     return AuditReport(str(folder), manifest.model, provider, passed, findings, reports)
 
 
-def audit_file(
+def audit_variant(
     folder: Path,
     name: str,
     variant: Variant,

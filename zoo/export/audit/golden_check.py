@@ -70,7 +70,7 @@ def _compare_all_levels(
             return result
     try:
         model = to_runnable(folder / variant.file, variant.precision)
-        for level, lower_session in runtime.lower_sessions(model, provider):
+        for level, lower_session in runtime.sessions_below_highest_level(model, provider):
             result = compare_session(golden, manifest, lower_session, variant)
             if not result.finding.passed:
                 detail = f"{result.finding.detail}, at optimisation level '{level}'"

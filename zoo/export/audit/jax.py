@@ -15,7 +15,7 @@ from zoo.artifacts.descriptions import describe_variant_error
 from zoo.artifacts.folder_check import Finding, NumbersCheck, Residuals, compute_residuals
 from zoo.artifacts.read import entry_of_manifest
 from zoo.artifacts.schema import Manifest, Variant
-from zoo.checkpoints.custom import describe_checkpoint
+from zoo.checkpoints.custom import find_model_in_checkpoint
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.source import GivenCheckpoint, SeededWeights, WeightsChoice, resolve_weights
 from zoo.common import runtime
@@ -62,7 +62,9 @@ def compare_with_jax(
         return skip_comparison(variant.passed or variant.verification is None, detail)
     entry = entry_of_manifest(manifest)
     signature = read_manifest_signature(manifest, entry)
-    entry, choice = describe_checkpoint(entry, choose_weights(weights, manifest, entry, progress))
+    entry, choice = find_model_in_checkpoint(
+        entry, choose_weights(weights, manifest, entry, progress)
+    )
     loaded = open_weights(choice, entry, progress)
     provenance, recorded = loaded.weights.provenance, manifest.weights
     if (provenance.seed, provenance.sha256) != (recorded.seed, recorded.sha256):

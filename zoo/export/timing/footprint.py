@@ -14,7 +14,7 @@ from weights.parameters import parameter
 from zoo.common.errors import BadFile
 from zoo.common.processes import isolated_context, make_worker_pool
 from zoo.export.timing.rounds import open_idle_session
-from zoo.export.timing.timed_inputs import InputSpec, draw_inputs
+from zoo.export.timing.timed_inputs import TimedInput, draw_inputs
 
 MEASURED_RUNS = 3
 """Number of runs while the memory is measured."""
@@ -41,7 +41,7 @@ class Footprint:
     resident: int
 
 
-def measure_footprint(file: Path, specs: Sequence[InputSpec], threads: int) -> Footprint:
+def measure_footprint(file: Path, specs: Sequence[TimedInput], threads: int) -> Footprint:
     """Load and run a file in a new process, and return its load time and memory.
 
     `specs` describe its inputs, and `threads` is the number of threads that ONNX Runtime uses.
@@ -57,7 +57,7 @@ def measure_footprint(file: Path, specs: Sequence[InputSpec], threads: int) -> F
         ) from error
 
 
-def measure_in_process(file: Path, specs: Sequence[InputSpec], threads: int) -> Footprint:
+def measure_in_process(file: Path, specs: Sequence[TimedInput], threads: int) -> Footprint:
     """Load a file in this process, run it `MEASURED_RUNS` times on random inputs, and return its
     load time and memory.
 

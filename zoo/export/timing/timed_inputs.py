@@ -24,7 +24,7 @@ INTEGER_TYPES = {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16"
 
 
 @dataclass(frozen=True)
-class InputSpec:
+class TimedInput:
     """An input of a file, with a number for each dimension.
 
     `values` are the numbers of the input, or None if random numbers will do.
@@ -39,14 +39,14 @@ class InputSpec:
         return f"{self.name} {self.dtype} {'x'.join(map(str, self.shape))}"
 
 
-def fix_input_shapes(
+def resolve_timed_inputs(
     file: object,
     inputs: Sequence[NodeArg],
     batch: int | None = None,
     size: Size | None = None,
     default_size: Size = (224, 224),
     sample: Feeds | None = None,
-) -> list[InputSpec]:
+) -> list[TimedInput]:
     """Return the inputs of a file with a number for each dimension.
 
     The first dimension is the batch. Height and width are the last two of four dimensions of
@@ -69,14 +69,14 @@ def fix_input_shapes(
     requested = batch, *(size or (None, None))
     arrays = sample or {}
     return [
-        InputSpec(
+        TimedInput(
             declared.name,
             arrays[declared.name].dtype.name,
             arrays[declared.name].shape,
             arrays[declared.name],
         )
         if declared.name in arrays
-        else InputSpec(
+        else TimedInput(
             declared.name,
             _read_dtype(file, declared),
             _fix_shape(file, declared, requested, default_size),
@@ -137,7 +137,7 @@ def _fix_shape(
     return tuple(dims)
 
 
-def draw_inputs(specs: Sequence[InputSpec]) -> dict[str, NDArray[Any]]:
+def draw_inputs(specs: Sequence[TimedInput]) -> dict[str, NDArray[Any]]:
     """Return an array for each input, by name: the array of its spec, or random numbers from a
     fixed seed.
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from weights.initializers import Shape
-from zoo.export.timing.timed_inputs import InputSpec
+from zoo.export.timing.timed_inputs import TimedInput
 
 SPATIAL = ("auto_pad", "dilations", "group", "pads", "strides")
 """Attributes of a convolution that determine the time that it takes."""
@@ -76,7 +76,7 @@ class Products:
         return sum(product.flops * count for product, count in self.counts.items())
 
 
-def timed_products(model: ir.Model, specs: Sequence[InputSpec]) -> Products:
+def timed_products(model: ir.Model, specs: Sequence[TimedInput]) -> Products:
     """Return the matrix products and convolutions that one run of a model computes.
 
     `specs` fix the shapes of its inputs, in place. Products in the bodies of `If`, `Loop` and

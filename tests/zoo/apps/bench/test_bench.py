@@ -24,10 +24,10 @@ from zoo.export.make import convert_model
 from zoo.export.request import Signature
 from zoo.export.timing.footprint import measure_footprint
 from zoo.export.timing.rounds import measure_interleaved, watch_other_programs
-from zoo.export.timing.timed_inputs import InputSpec, draw_inputs, fix_input_shapes
+from zoo.export.timing.timed_inputs import TimedInput, draw_inputs, resolve_timed_inputs
 from zoo.export.timing.timed_products import Products, TimedProduct, timed_products
 
-PIXELS = [InputSpec("pixel_values", "float32", (2, 3, 160, 224))]
+PIXELS = [TimedInput("pixel_values", "float32", (2, 3, 160, 224))]
 TOKENS, WIDTH, HIDDEN = 145, 384, 1536
 
 
@@ -43,7 +43,7 @@ def parse_model(inputs, nodes, **weights):
 
 def count_products(proto, **shapes):
     """Return the products of a model for inputs of these shapes."""
-    specs = [InputSpec(name, "float32", shape) for name, shape in shapes.items()]
+    specs = [TimedInput(name, "float32", shape) for name, shape in shapes.items()]
     return timed_products(ir.from_proto(proto), specs)
 
 
@@ -176,9 +176,9 @@ def test_open_dimensions_are_fixed(type, shape, batch_and_size, expected):
     declared = SimpleNamespace(name="x", type=f"tensor({type})", shape=shape)
     if isinstance(expected, str):
         with pytest.raises(ZooError, match=expected):
-            fix_input_shapes("f.onnx", [declared], *batch_and_size)
+            resolve_timed_inputs("f.onnx", [declared], *batch_and_size)
         return
-    (spec,) = fix_input_shapes("f.onnx", [declared], *batch_and_size)
+    (spec,) = resolve_timed_inputs("f.onnx", [declared], *batch_and_size)
     assert spec.shape == expected
     first, second = draw_inputs([spec])["x"], draw_inputs([spec])["x"]
     assert (first.dtype, first.shape) == (spec.dtype, expected)
@@ -217,7 +217,7 @@ def test_footprint(tmp_path):
     proto = parse_model("float[1, 8192] x", ONE, w=np.ones((1 << 13, 5 << 8), F32))
     onnx.save(proto, tmp_path / "large.onnx")
     footprint = measure_footprint(
-        tmp_path / "large.onnx", [InputSpec("x", "float32", (1, 1 << 13))], 1
+        tmp_path / "large.onnx", [TimedInput("x", "float32", (1, 1 << 13))], 1
     )
     assert 40e6 < footprint.resident < 200e6
     assert footprint.peak is None or footprint.resident <= footprint.peak + 1e6 < 300e6
@@ -227,7 +227,7 @@ def test_against_torch(monkeypatch):
     before = torch.get_num_threads()
     try:
         task = torch_task(
-            "dinov3_vits16", [InputSpec("pixel_values", "float32", (2, 3, 32, 48))], 1
+            "dinov3_vits16", [TimedInput("pixel_values", "float32", (2, 3, 32, 48))], 1
         )
         assert torch.get_num_threads() == 1
         assert task().last_hidden_state.shape == (2, 5 + 6, 384)

@@ -108,10 +108,10 @@ def test_a_turned_picture_has_the_sides_after_turning(kind, turn):
     Image.fromarray(pixels.astype(np.uint8)).save(file, kind, exif=exif)
     upright = ImageOps.exif_transpose(Image.open(io.BytesIO(file.getvalue())))
     read = read_picture(file.getvalue(), "x")
-    assert read.sides == (upright.height, upright.width) == read.image.size[::-1]
+    assert read.original_size == (upright.height, upright.width) == read.image.size[::-1]
     np.testing.assert_array_equal(np.asarray(read.image), np.asarray(upright.convert("RGB")))
     smaller = read_picture(file.getvalue(), "x", lambda height, width: (height // 4, width // 4))
-    assert smaller.sides == read.sides and smaller.image.width < read.image.width
+    assert smaller.original_size == read.original_size and smaller.image.width < read.image.width
     shown = np.asarray(smaller.image.resize((6, 6), Image.Resampling.BOX, smaller.part), float)
     wanted = np.asarray(read.image.resize((6, 6), Image.Resampling.BOX), float)
     assert np.abs(shown - wanted).max() < 14

@@ -18,7 +18,7 @@ from zoo.cli.app import app
 from zoo.cli.console import run_command
 from zoo.common.progress import LogProgress
 from zoo.images.photograph import photograph
-from zoo.images.pixel_values import size_inside
+from zoo.images.pixel_values import fit_size
 from zoo.tasks import maps
 
 from .conftest import assert_accessible, read_canvas, read_map, read_model_input, wait_for_status
@@ -114,7 +114,7 @@ def read_legend(page):
 def test_areas_of_queries_are_those_of_python(visit, built_folders):
     page = open_with_photograph(visit, built_folders["eomt"])
     outputs, size = run_model(page, built_folders["eomt"])
-    picture_size = size_inside((photograph().height, photograph().width), size)
+    picture_size = fit_size((photograph().height, photograph().width), size)
     expected = maps.post_process_panoptic_segmentation(maps.QueryMasks(outputs, picture_size, size))
     assert len(expected.segments_info) >= 2 and picture_size[0] < size[0]
     drawn = read_map(page, "fp32: areas")
