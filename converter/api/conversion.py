@@ -206,6 +206,11 @@ def build_export(
     model = clean_up_model(lower(graph, settings.version, target, lines=source_lines), target)
     (metadata or Metadata()).write(model)
     newer = sorted(settings.newer.items())
+    found_deviations = [
+        known_deviations[nodes[0].op]
+        for nodes in settings.deviations.values()
+        if nodes[0].op in known_deviations
+    ]
     report_of_model = replace(
         report(model),
         near_misses=group_near_misses(settings.near_misses),
@@ -213,11 +218,10 @@ def build_export(
             f"{sentence} ({len(nodes)} {nodes[0].op}, first from {source_line(nodes[0])})"
             for sentence, nodes in settings.deviations.items()
         ],
-        fails_verification=any(
-            known_deviations[nodes[0].op].fails_verification
-            for nodes in settings.deviations.values()
-            if nodes[0].op in known_deviations
+        absolute_functions=frozenset(
+            op.name for deviation in found_deviations for op in deviation.absolute_functions
         ),
+        fails_verification=any(deviation.fails_verification for deviation in found_deviations),
         newer={opset: Counter(dict(sorted(counts.items()))) for opset, counts in newer},
     )
     export = Export(model, graph, report_of_model, retrace)

@@ -109,13 +109,16 @@ class Deviation:
         exact_rule: the rule that computes JAX's result, or None if there is none.
         affects: a function that returns whether a node is affected. By default, it is a node whose
             first operand has floats.
-        fails_verification: whether the difference is larger than rounding errors for some ordinary
-            numbers.
+        absolute_functions: operations of JAX in whose place the operator computes results with an
+            absolute error, of the size of a rounding error of one. The verification allows for it.
+        fails_verification: whether the verification fails for some ordinary numbers, because it
+            does not allow for the difference.
     """
 
     sentence: str
     exact_rule: Rule | None = None
     affects: Callable[[Node], bool] = lambda node: is_float(node.inputs[0].dtype)
+    absolute_functions: tuple[Op, ...] = ()
     fails_verification: bool = False
 
 

@@ -396,7 +396,8 @@ def _trace_reference(
         if not has_all_values:
             return traced, None
         retrace_calls = model.retrace if has_resampling(model.graph) else None
-        return traced, PerturbedEvaluation(traced.clone, retrace_calls)
+        functions = model.report.absolute_functions
+        return traced, PerturbedEvaluation(traced.clone, retrace_calls, functions)
     specs = [x if is_key(x) else np.asarray(x) for x in inputs]
     try:
         traced = trace(fn, specs)

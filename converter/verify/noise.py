@@ -15,7 +15,7 @@ only select numbers are not perturbed, and neither is arithmetic on numbers with
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, reduce
 from itertools import count
 from typing import Any, NamedTuple
@@ -100,14 +100,18 @@ class PerturbedEvaluation:
         retrace_calls: returns a new copy of the traced graph in which calls of the functions with
             these names stay nodes. None if the sampling positions of the file have no rounding
             error.
+        absolute_functions: names of operations whose results have an absolute error in the file
+            (``Report.absolute_functions``).
     """
 
     def __init__(
         self,
         retrace: Callable[[], Graph],
         retrace_calls: Callable[[frozenset[str]], Graph] | None = None,
+        absolute_functions: Set[str] = frozenset(),
     ) -> None:
         self._retrace = retrace
+        self._absolute_functions = absolute_functions | {ops.logistic.name}
         self._retrace_calls = retrace_calls
 
     @cached_property
@@ -158,9 +162,8 @@ class PerturbedEvaluation:
         def run(
             args: Sequence[Any], params: Mapping[str, Any], pool: Any, max_iterations: Any
         ) -> Any:
-            return evaluate_bounded(
-                graph, args, params, _Perturber(pool, self._divided_sums), max_iterations
-            )
+            perturber = _Perturber(pool, self._divided_sums, self._absolute_functions)
+            return evaluate_bounded(graph, args, params, perturber, max_iterations)
 
         # If the graph is evaluated node by node, an operation that occurs in several layers is
         # compiled only once. A loop would be compiled again every time.
@@ -252,11 +255,16 @@ class _Perturber:
         pool: array of random numbers in units in the last place.
         divided_sums: nodes that compute a sum which is divided afterwards. Their results are
             perturbed even if all terms have few digits.
+        absolute_functions: names of operations whose small results are perturbed as much as those
+            of 1/8.
     """
 
-    def __init__(self, pool: Any, divided_sums: frozenset[Node]) -> None:
+    def __init__(
+        self, pool: Any, divided_sums: frozenset[Node], absolute_functions: Set[str]
+    ) -> None:
         self._pool = pool
         self._divided_sums = divided_sums
+        self._absolute_functions = absolute_functions
         self._step_counter = count()
         self._np: Any = np if isinstance(pool, np.ndarray) else jnp
 
@@ -311,7 +319,8 @@ class _Perturber:
             args = [self._perturb_elements(x, is_exact) for x in args]
         results = [self._to_array(y) for y in self._run_node(node, args, sizes)]
         results = [self._perturb_sum_order(node, args, *results)] if len(results) == 1 else results
-        min_magnitude = args[0].dtype.type(1) if node.op is ops.logistic else None
+        has_absolute_error = node.op.name in self._absolute_functions
+        min_magnitude = args[0].dtype.type(1) if has_absolute_error else None
         perturbed = [self._perturb_elements(y, is_exact, min_magnitude) for y in results]
         if node.op.float64_units and node.out.dtype == np.float64:
             return [self._perturb_float64_function(y, node.op.float64_units) for y in perturbed]
