@@ -318,7 +318,7 @@ def skip_one_move(view: View, *, rounding: bool = False) -> View | None:
         return None
     if node.op is not ops.convert_element_type:
         return view_of_operand(view)
-    is_passed = converts_float(node) and (rounding or _widens(node))
+    is_passed = has_ignorable_rounding(node) and (rounding or _widens(node))
     return view._replace(base=node.inputs[0]) if is_passed else None
 
 
@@ -352,7 +352,7 @@ def is_only_read_through(value: Value, base: Value, context: MatchContext) -> bo
     return value is base and context.single_use(base)
 
 
-def converts_float(node: Node) -> bool:
+def has_ignorable_rounding(node: Node) -> bool:
     """Return True if a conversion is from a float to a float and its rounding may be ignored.
 
     ``node`` is the conversion. Return False if one of the dtypes is no float. Return False also for
