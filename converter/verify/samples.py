@@ -183,18 +183,18 @@ def _allowed_sizes(graph: Graph, requested: named_sizes.Sizes) -> dict[str, int]
     """
     for share in (1, 0.75, 0.5, 0.25, 0):
         scaled_sizes = {name: max(1, round(share * size)) for name, size in requested.items()}
-        nearest = named_sizes.nearest_sizes(scaled_sizes, graph.constraints)
-        if nearest is None:
+        allowed = named_sizes.find_allowed_sizes(scaled_sizes, graph.constraints)
+        if allowed is None:
             constraint_text = ", ".join(map(repr, graph.constraints))
             raise CheckError(
                 f"no sizes close to {scaled_sizes} satisfy the constraints {constraint_text}; "
                 "pass inputs"
             )
-        needed = peak_memory(graph, nearest)
+        needed = peak_memory(graph, allowed)
         if not requested or needed <= MEMORY_BUDGET:
-            return nearest
+            return allowed
     raise CheckError(
-        f"an evaluation takes {needed / 2**30:.1f} GiB even at the sizes {nearest}, and may take "
+        f"an evaluation takes {needed / 2**30:.1f} GiB even at the sizes {allowed}, and may take "
         f"{MEMORY_BUDGET / 2**30:.0f} GiB; pass inputs"
     )
 

@@ -85,7 +85,7 @@ NEAREST = [  # requested sizes, constraints, nearest sizes or None
 
 def test_nearest_sizes_obey_the_constraints():
     for requested, constraints, nearest in NEAREST:
-        assert named_sizes.nearest_sizes(requested, constraints) == nearest
+        assert named_sizes.find_allowed_sizes(requested, constraints) == nearest
 
 
 BOUNDED = {
