@@ -26,14 +26,14 @@ def match_batch_norm(node: Node, context: MatchContext) -> CentredValue | str | 
     BatchNormalization of this dtype.
     """
     out, reason = node.out, None
-    if not (is_float(out.dtype) and context.takes("BatchNormalization", out.dtype)):
+    if not (is_float(out.dtype) and context.has_operator("BatchNormalization", out.dtype)):
         return None
     if out.rank < 2 or not dims.is_static(out.shape[1]):
         return None
     for centre in match_centred(node, context):
         x, second_moment = centre.x, peel(centre.quotient.second_moment, rounding=True)
         is_aligned = x.axes == tuple(range(out.rank)) or (
-            x.has_all_base_axes() and x.has_no_repeated_axes(out.shape)
+            x.has_all_base_axes() and x.has_no_broadcast_axes(out.shape)
         )
         by_channel = (
             centre.average.varies_only_along((1,))

@@ -116,10 +116,10 @@ def emit_matched_operation(op: Op, node: Node, matched: MatchedOperation, editor
 class MatchContext(Protocol):
     """Facts about the graph and the runtime that a match may need besides the nodes.
 
-    ``takes(operator, dtype)`` returns True if the runtime has an ONNX operator for a dtype.
+    ``has_operator(operator, dtype)`` returns True if the runtime has an ONNX operator for a dtype.
     """
 
-    takes: SupportsDtype
+    has_operator: SupportsDtype
 
     memo: dict[Any, Any]
     """Cache in which matching functions keep results, such as computed arrays by value id."""
@@ -166,7 +166,7 @@ def report_look_alikes(
     graph: Graph,
     recognisers: Iterable[Recogniser],
     near_misses: list[NearMiss],
-    takes: SupportsDtype,
+    has_operator: SupportsDtype,
 ) -> None:
     """Add a near miss for each structure that looks like a named one and has no near miss yet.
 
@@ -178,9 +178,9 @@ def report_look_alikes(
     - `graph`: the graph after the recognisers have run.
     - `recognisers`: the recognisers whose `look_alikes` are called.
     - `near_misses`: the near misses so far. New ones are appended.
-    - `takes`: returns True if the runtime has an operator for a dtype.
+    - `has_operator`: returns True if the runtime has an operator for a dtype.
     """
-    context = Editor(graph, takes)
+    context = Editor(graph, has_operator)
     for recogniser in recognisers:
         pairs = [] if recogniser.look_alikes is None else [*recogniser.look_alikes(graph, context)]
         missed_nodes = [

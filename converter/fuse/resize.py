@@ -163,7 +163,7 @@ def _supported_kinds(node: Node, axis: int, opset: int) -> Kinds | str:
     if method == "cubic-pytorch" and antialias:
         method = "cubic"
     both_static = dims.all_static((size, count))
-    up = count >= size if both_static else dims.exact_quotient(size, count) is not None
+    up = count >= size if both_static else dims.divide_exactly(count, size) is not None
     rows = [
         row
         for row in RESIZE_SUPPORT
@@ -198,7 +198,7 @@ def _nearest_kinds(node: Node, context: MatchContext) -> dict[int, Kinds | str |
     for axis in node.params["axes"]:
         size, count = x.shape[axis], node.out.shape[axis]
         kinds[axis] = None
-        if not context.takes("Resize", x.dtype) or _is_slice(size, count):
+        if not context.has_operator("Resize", x.dtype) or _is_slice(size, count):
             continue
         reason = f"{size} to {count}: the operator's rounding need not find the same neighbours"
         kinds[axis] = (NEAREST,) if _is_exact(size, count) else reason
@@ -227,7 +227,7 @@ def _is_exact(size: Dim, count: Dim) -> bool:
     positions are at least 1 / (2 q) away from a half. That has to exceed the rounding error of a
     position of the image's size.
     """
-    up, down = dims.exact_quotient(size, count), dims.exact_quotient(count, size)
+    up, down = dims.divide_exactly(count, size), dims.divide_exactly(size, count)
     if dims.all_static((size, count)):
         common = math.gcd(size, count)
         p, q = size // common, count // common

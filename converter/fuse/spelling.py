@@ -190,7 +190,7 @@ def _recogniser(table: tuple[Spelling, ...], dtypes: Collection[str]) -> Recogni
         if node.out.dtype.name not in dtypes:
             return None
         arguments = _unify(pattern, view_of(node.out), {})
-        if arguments is None or not arguments["x"].has_no_repeated_axes(node.out.shape):
+        if arguments is None or not arguments["x"].has_no_broadcast_axes(node.out.shape):
             return None
         arrays = _arrays(arguments)
         bound_arrays = [bound_array(view.base, context.memo) for view in arrays.values()]

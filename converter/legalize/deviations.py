@@ -173,7 +173,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ),
     ops.attention: Deviation(
         "a score that is NaN or infinite counts in an Attention whose mask hides it",
-        affects=lambda node: node.params["hides"],
+        affects=lambda node: node.params["mask_replaces_scores"],
     ),
     ops.rotary: Deviation(
         "NaN or an infinity in a token that is not rotated makes NaN of both elements of its pair",

@@ -94,9 +94,9 @@ class Builder:
         """The first output of the node being lowered, with its shape and dtype."""
         return self.node.outputs[0]
 
-    def takes(self, operator: str, dtype: Any) -> bool:
+    def has_operator(self, operator: str, dtype: Any) -> bool:
         """Return True if the target supports the ONNX operator for this dtype at this opset."""
-        return self.shared.target.takes(operator, dtype, self.opset)
+        return self.shared.target.has_operator(operator, dtype, self.opset)
 
     def operand(self, index: int = 0) -> Value:
         """Return an operand of the node being lowered, with its shape and dtype."""

@@ -100,11 +100,14 @@ def recogniser_pass(
 
     def run(graph: Graph, settings: PassSettings) -> bool:
         selected = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        rules, takes = recogniser_rules(selected, settings.near_misses), cache(settings.takes)
-        changed = bool(selected) and sweep(graph, rules, takes)
+        rules, has_operator = (
+            recogniser_rules(selected, settings.near_misses),
+            cache(settings.has_operator),
+        )
+        changed = bool(selected) and sweep(graph, rules, has_operator)
         if changed:
             drop_dead(graph)
-        report_look_alikes(graph, selected, settings.near_misses, takes)
+        report_look_alikes(graph, selected, settings.near_misses, has_operator)
         return changed
 
     return run
@@ -204,7 +207,7 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
     near_misses = settings.near_misses
     renamed = spelling.recognise_spellings(graph, table, settings.version, near_misses)
     spelling.report_other_dtypes(graph, table, settings.version, near_misses)
-    uses_softplus = settings.fuses(ops.softplus.structure) and settings.takes(
+    uses_softplus = settings.fuses(ops.softplus.structure) and settings.has_operator(
         "Softplus", np.float32
     )
     return (uses_softplus and _sweep_and_prune(graph, activations.SOFTPLUS_RULES)) or renamed
@@ -238,7 +241,7 @@ def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
         return False
     changed, notes = False, list[NearMiss]()
     cells = recogniser_rules([recurrent.RECURRENT], notes)
-    while sweep(graph, cells, settings.takes):
+    while sweep(graph, cells, settings.has_operator):
         changed = True
         notes.clear()
         drop_dead(graph)
@@ -248,7 +251,7 @@ def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
 
 def fuse_group_norms(graph: Graph, settings: PassSettings) -> bool:
     """Fuse instance norms and group norms, in place. Return True if anything changed."""
-    are_norms = (group_norm.has_no_affine(node, settings.takes) for node in graph.walk())
+    are_norms = (group_norm.has_no_affine(node, settings.has_operator) for node in graph.walk())
     if not (settings.fuses("group_norm") and any(are_norms)):
         return False
     return recogniser_pass(group_norm.GROUPED_CHANNELS, group_norm.SINGLE_CHANNELS)(graph, settings)
@@ -301,7 +304,7 @@ def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
-        is_supported = settings.takes(operator_name(node.op), node.out.dtype)
+        is_supported = settings.has_operator(operator_name(node.op), node.out.dtype)
         if is_supported:
             return None
         if node.op in ROUNDED_DIFFERENTLY:
@@ -325,9 +328,11 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
         settings.count_newer(SINCE[operator_name(op)], operator_name(op), graph.count(op))
     supports = partial(settings.runtime.supports, opset=settings.version)
     rules: dict[Op, Rule] = {
-        ops.rotary: partial(heads.emit_rotary, takes=supports),
-        ops.conv_general_dilated: partial(convolution.emit_convolution, takes=settings.takes),
-        ops.group_norm: partial(norm_layout.emit_group_norm, takes=supports),
+        ops.rotary: partial(heads.emit_rotary, has_operator=supports),
+        ops.conv_general_dilated: partial(
+            convolution.emit_convolution, has_operator=settings.has_operator
+        ),
+        ops.group_norm: partial(norm_layout.emit_group_norm, has_operator=supports),
         **resize_layout.RULES,
     }
     _sweep_and_prune(graph, rules)

@@ -254,7 +254,7 @@ class Target:
                     f"of {value.name}"
                 )
 
-    def takes(self, operator: str, dtype: Any, opset: int) -> bool:
+    def has_operator(self, operator: str, dtype: Any, opset: int) -> bool:
         """Return True unless the runtime lacks an operator for a dtype at an opset, so that other
         operators have to replace it.
 
@@ -272,17 +272,19 @@ class Target:
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
         """Return True if the standard has an operator at an opset, and the runtime does not lack it
-        for a dtype (``takes``).
+        for a dtype (``has_operator``).
 
         For bfloat16, the opset that added this dtype to the operator is also checked.
         """
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
-        return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
+        return max(since, SINCE.get(operator, 0)) <= opset and self.has_operator(
+            operator, dtype, opset
+        )
 
     def newest_opset(self, operator: str, dtype: Any = np.float32) -> int:
         """Return the newest of the target's opsets at which the runtime does not lack an operator
-        for a dtype (``takes``). There must be one."""
-        return max(opset for opset in self.opsets if self.takes(operator, dtype, opset))
+        for a dtype (``has_operator``). There must be one."""
+        return max(opset for opset in self.opsets if self.has_operator(operator, dtype, opset))
 
     def allows_dtype(self, op: Op, dtype: str) -> bool:
         """Return True if an operation may have values of the dtype with this name.

@@ -22,7 +22,7 @@ from converter.ir.evaluation import (
     Counted,
     EvaluationRules,
     evaluate_bounded,
-    run_uncompiled,
+    run_eagerly,
 )
 from converter.loops.intervals import bound_states
 from converter.verify.sides import SIDE_KINDS, Flow, SideKind, is_within_bounds, promises_in_bounds
@@ -233,7 +233,7 @@ class _Run:
         if self.steps > MAX_STEPS:
             self.is_valid = False
             raise _StepLimitExceeded
-        results = run_uncompiled(node, args, sizes)
+        results = run_eagerly(node, args, sizes)
         if id(node) in self._probe.comparisons:
             start, truth = 2 * self._probe.comparisons[id(node)], np.asarray(results[0])
             self.comparisons[start : start + 2] |= truth.any(), (~truth).any()

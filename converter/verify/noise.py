@@ -35,8 +35,8 @@ from converter.ir.evaluation import (
     Sizes,
     all_nodes,
     evaluate_bounded,
+    run_eagerly,
     run_node,
-    run_uncompiled,
     use_precision_of,
 )
 from converter.ir.op import Linear, Rounding, Vectors
@@ -435,7 +435,7 @@ class _Perturber:
         operation for these dtypes. Otherwise, and for complex operands, JAX runs it.
         """
         eager = self._np is np and not isinstance(node.meaning, PairFunction)
-        return (run_uncompiled if eager else run_node)(node, args, sizes)
+        return (run_eagerly if eager else run_node)(node, args, sizes)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
         """Return a float array with random signs for its zeros; other dtypes are returned
@@ -474,7 +474,7 @@ class _Perturber:
 
         ``is_exact`` says where numbers of few digits are not perturbed (``_perturb_elements``).
         """
-        products = [v.node is not None and v.node.op.multiplies for v in node.inputs]
+        products = [v.node is not None and v.node.op.can_fuse_into_sum for v in node.inputs]
         perturbed = [
             self._perturb_elements(x, is_exact) if is_product else x
             for x, is_product in zip(args, products, strict=True)

@@ -98,8 +98,8 @@ def match_axis_roles(
     """
     first = product.node()
     if not (
-        weights.has_no_repeated_axes(node.inputs[side].shape)
-        and product.has_no_repeated_axes(weights.base.shape)
+        weights.has_no_broadcast_axes(node.inputs[side].shape)
+        and product.has_no_broadcast_axes(weights.base.shape)
     ):
         return "the scores are broadcast between the two products"
     logical = split_axes(weights, product)

@@ -94,7 +94,7 @@ def _check_layer(matched_cell: RecurrentCell, context: MatchContext) -> Recurren
         return None
     dtypes = {matched_cell.body.state.dtype, *(t.weights.base.dtype for t in terms)}
     dtypes.update(s.base.dtype for s in sources)
-    if len(dtypes) != 1 or not context.takes("LSTM", matched_cell.body.state.dtype):
+    if len(dtypes) != 1 or not context.has_operator("LSTM", matched_cell.body.state.dtype):
         return "the runtime's operator does not take its dtypes"
     if len({runs_backwards(s) for s in sources}) != 1:
         return "it goes through one input forwards and through another backwards"

@@ -97,7 +97,7 @@ def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tup
     if not axes:
         return "the tables do not depend on a position"
     ordered = tuple(sorted(axes, key=lambda i: (i < width, i)))
-    return ordered if x.has_no_repeated_axes(shape) else "the rotated value is broadcast"
+    return ordered if x.has_no_broadcast_axes(shape) else "the rotated value is broadcast"
 
 
 def emit_rotation(rotation: MatchedRotation, dtype: np.dtype, editor: Editor) -> Value:

@@ -192,7 +192,7 @@ def _match_rotation(
     if not positions:
         return "the tables do not depend on a position"
     value_shape = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(pairs_shape))
-    if not x.has_no_repeated_axes(value_shape):
+    if not x.has_no_broadcast_axes(value_shape):
         return "the rotated value is broadcast"
     axes = tuple((*positions, width))
     tables = tuple(
@@ -220,7 +220,7 @@ def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, i
     values: list[tuple[View, int, bool]] = []
     for width, interleaved in candidates:
         value = unite_halves(x, y, width, interleaved)
-        if value is not None and value.is_writable():
+        if value is not None and value.has_nested_factors():
             values.append((value, width, interleaved))
             if value.has_full_axes:
                 return values[-1]
