@@ -13,7 +13,7 @@ import numpy as np
 
 from converter.errors import CheckError, ConverterError
 from converter.frontend.array_forms import is_key, key_numbers
-from converter.frontend.diagnostics import RAISED
+from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.frontend.interface import Interface
 from converter.frontend.trace import trace
 from converter.ir import Graph
@@ -180,7 +180,7 @@ def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
     def run(*arrays: Any) -> Any:
         try:
             return compiled(*arrays)
-        except (*RAISED, ConverterError):
+        except (*DIMENSION_ERRORS, ConverterError):
             return call(*arrays)
 
     return run
@@ -400,7 +400,7 @@ def _trace_reference(
     specs = [x if is_key(x) else np.asarray(x) for x in inputs]
     try:
         traced = trace(fn, specs)
-    except (*RAISED, ConverterError):
+    except (*DIMENSION_ERRORS, ConverterError):
         return None, None
     uses = traced.uses()
     is_constant = not any(id(v) in uses for v in traced.inputs)

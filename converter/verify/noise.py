@@ -27,7 +27,7 @@ from jax import lax
 
 from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
-from converter.frontend.array_forms import PairFunction
+from converter.frontend.array_forms import GraphFormFunction
 from converter.ir import Graph, Node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import (
@@ -291,7 +291,7 @@ class _Perturber:
         if rounding is Rounding.NONE:
             return self._run_node(node, args, sizes)
         args = [self._to_array(x) for x in args]
-        if node.op.divides and isinstance(node.meaning, PairFunction):
+        if node.op.divides and isinstance(node.meaning, GraphFormFunction):
             # The sign of a zero is kept, because it determines the sign of the infinity that a
             # division returns.
             args = [self._randomize_zero_signs(x) for x in args]
@@ -434,7 +434,7 @@ class _Perturber:
         If this object computes with numpy, numpy runs the node without compilation if it has the
         operation for these dtypes. Otherwise, and for complex operands, JAX runs it.
         """
-        eager = self._np is np and not isinstance(node.meaning, PairFunction)
+        eager = self._np is np and not isinstance(node.meaning, GraphFormFunction)
         return (run_eagerly if eager else run_node)(node, args, sizes)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
@@ -534,7 +534,7 @@ class _Perturber:
         if not is_float(value.dtype):
             return value
         # The real and the imaginary part of a complex number are two elements.
-        parts = 2 if isinstance(node.meaning, PairFunction) else 1
+        parts = 2 if isinstance(node.meaning, GraphFormFunction) else 1
         magnitudes = self._np.where(self._np.isfinite(value), abs(value), 0)
         if parts > 1:
             magnitudes = magnitudes.max(-1)
