@@ -20,7 +20,7 @@ from converter.ir.rewrite import Editor, Rule
 from converter.opsets import FIRST_FUSED_OPSET, OPSETS
 from converter.targets.casts import Casts, avoid_missing_kernels
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
-from converter.targets.versions import ALL, Versions, versions
+from converter.targets.versions import ALL, Versions, parse_versions
 
 ConversionTable = Mapping[str, str]
 """The dtype to compute in, by unsupported dtype."""
@@ -323,14 +323,14 @@ class Target:
             SpecError: the text is no range of versions, or the target has no such version.
         """
         since = f">={self.oldest}" if self.oldest else ""
-        matching = self.versions & versions(version_text or since)
+        matching = self.versions & parse_versions(version_text or since)
         if not matching:
             oldest = ".".join(map(str, self.versions.low))
             raise SpecError(
                 f"{self.name}{version_text} has no supported version: the oldest one is {oldest}"
             )
-        quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & matching)
-        lags = [lag for lag in self.lags if versions(lag.versions) & matching]
+        quirks = tuple(quirk for quirk in self.quirks if parse_versions(quirk.versions) & matching)
+        lags = [lag for lag in self.lags if parse_versions(lag.versions) & matching]
         # If no versions are requested, the target is restricted to the versions that support the
         # opset.
         excluded = lags if version_text else []

@@ -15,7 +15,7 @@ from converter.opsets import OLDEST_RUNTIME, is_older, warning_if_too_old
 from converter.targets import find_target
 from converter.targets.casts import inferred_dtypes
 from converter.targets.onnxruntime.lags import LAGS, replace_cosines
-from converter.targets.versions import versions
+from converter.targets.versions import parse_versions
 
 NARROW = ("int8", "int16", "uint8", "uint16", "uint32", "uint64")
 EXTREMES = {
@@ -40,7 +40,7 @@ BINARY = {
 def nodes_without_kernel(model, version):
     """Return the nodes of a model for which a version of ONNX Runtime has no kernel."""
     dtypes = inferred_dtypes(model)
-    casts = [lag.casts for lag in LAGS if version in versions(lag.versions)]
+    casts = [lag.casts for lag in LAGS if version in parse_versions(lag.versions)]
     return [
         node
         for node in model.graph.all_nodes()
