@@ -31,7 +31,7 @@ from converter.model.verdict import (
 from converter.verify.elements import Judge, Judgement, first_position
 from converter.verify.noise import PerturbedEvaluation, has_resampling
 from converter.verify.samples import DISTRIBUTIONS, check_inputs_allowed
-from converter.verify.sessions import Model, run_sample, sessions
+from converter.verify.sessions import Model, iter_sessions, run_sample
 from converter.verify.steering import BASIC_SEEDS, Coverage, draw_steered_samples, measure_coverage
 
 MAX_WRONG_SAMPLES = 4
@@ -89,7 +89,7 @@ def check(
     """
     cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())
-    for level, live_session in sessions(model):
+    for level, live_session in iter_sessions(model):
         wrong_samples = 0
         for case in (*cases, cases[0]):
             actual = run_sample(live_session, case.judge.inputs, case.judge.name)

@@ -311,8 +311,8 @@ class _Perturber:
             args = [self._perturb_elements(x, is_exact) for x in args]
         results = [self._to_array(y) for y in self._run_node(node, args, sizes)]
         results = [self._perturb_sum_order(node, args, *results)] if len(results) == 1 else results
-        min_magnitude = args[0].dtype.type(1) if node.op is ops.logistic else None
-        perturbed = [self._perturb_elements(y, is_exact, min_magnitude) for y in results]
+        unit_magnitude = args[0].dtype.type(1) if node.op is ops.logistic else None
+        perturbed = [self._perturb_elements(y, is_exact, unit_magnitude) for y in results]
         if node.op.float64_units and node.out.dtype == np.float64:
             return [self._perturb_float64_function(y, node.op.float64_units) for y in perturbed]
         return perturbed
@@ -488,7 +488,7 @@ class _Perturber:
         unchanged."""
         return self._np.asarray(value) if is_float(value.dtype) else value
 
-    def _perturb_elements(self, value: Any, is_exact: Any, min_magnitude: Any = None) -> Any:
+    def _perturb_elements(self, value: Any, is_exact: Any, unit_magnitude: Any = None) -> Any:
         """Return the value with each element changed at random by up to ``MAX_UNITS`` units in the
         last place.
 
@@ -499,7 +499,7 @@ class _Perturber:
             value: the array.
             is_exact: whether numbers with few digits are not perturbed, as a bool or as a mask of
                 elements.
-            min_magnitude: eight times the magnitude t below which all elements, also zeros, are
+            unit_magnitude: eight times the magnitude t below which all elements, also zeros, are
                 changed by up to ``MAX_UNITS`` units in the last place of t, away from zero. If it
                 is None, t is the smallest normal number, and zeros are not changed.
         """
@@ -508,10 +508,10 @@ class _Perturber:
         info, xp = jnp.finfo(value.dtype), self._np
         step = (self._random_units(value.shape) * float(info.eps)).astype(value.dtype)
         threshold = (
-            value.dtype.type(info.smallest_normal) if min_magnitude is None else min_magnitude / 8
+            value.dtype.type(info.smallest_normal) if unit_magnitude is None else unit_magnitude / 8
         )
         shifted = xp.copysign(abs(value) + threshold * abs(step), value)
-        is_small = (abs(value) < threshold) & ((value != 0) | (min_magnitude is not None))
+        is_small = (abs(value) < threshold) & ((value != 0) | (unit_magnitude is not None))
         perturbed = xp.where(is_small, shifted, value * (1 + step))
         if not isinstance(is_exact, bool) or is_exact:
             perturbed = xp.where(is_exact & _has_few_digits(value), value, perturbed)
