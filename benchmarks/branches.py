@@ -24,7 +24,7 @@ import jax
 
 import converter
 from converter.verify.noise import PerturbedEvaluation
-from converter.verify.samples import samples
+from converter.verify.samples import draw_basic_samples
 from converter.verify.steering import draw_steered_samples, measure_coverage
 from tests.conformance import Case
 from tests.programs.table import PROGRAMS
@@ -53,7 +53,9 @@ def measure_program(name: str, case: Case, check: bool) -> Row:
     with jax.enable_x64(case.x64):
         export = case.export()
         params = PerturbedEvaluation(export.retrace).params
-        basic = measure_coverage(export.retrace(), params, [x for _, x in samples(export.graph)])
+        basic = measure_coverage(
+            export.retrace(), params, [x for _, x in draw_basic_samples(export.graph)]
+        )
         drawn, full = draw_steered_samples(export.graph, export.retrace(), params)
         seconds, failure = None, ""
         if check:

@@ -22,12 +22,12 @@ from converter.ir import Graph
 from converter.legalize.deviations import deviations
 from converter.lower import lower
 from converter.model import saving
-from converter.model.results import Export, Metadata, metadata_of, report
+from converter.model.results import Export, Metadata, report, to_metadata
 from converter.pipeline import passes
 from converter.pipeline.settings import PassSettings
 from converter.targets import Target
 from converter.verify.checking import check
-from converter.verify.samples import samples
+from converter.verify.samples import draw_basic_samples
 from converter.verify.watch import PassChecker
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ def to_onnx(request: FileRequest) -> Export:
         CheckError: ``verify`` found that the file does not compute what JAX computes, or a step
             changed a number while ``CONVERTER_CHECK`` was set.
     """
-    metadata = metadata_of(request.metadata)
+    metadata = to_metadata(request.metadata)
     dump = _stage_dumper(os.environ.get("CONVERTER_DUMP"))
     with _freeze_existing_objects():
         graph = request.trace(request.kept_calls)
@@ -115,7 +115,7 @@ def to_onnx(request: FileRequest) -> Export:
         interface = request.interface(graph)
         checks = os.environ.get("CONVERTER_CHECK")
         call = interface.wrap(request.call)
-        watches = [PassChecker(request.trace, [*samples(graph)], call)] if checks else []
+        watches = [PassChecker(request.trace, [*draw_basic_samples(graph)], call)] if checks else []
         passes.run_passes(graph, request, dump, *watches)
         unverified = build_export(graph, request, request.trace, metadata, request.source_lines)
     for watch in watches if not saving.missing_parameters(unverified.model, graph) else ():
@@ -203,7 +203,9 @@ def build_export(
     """
     target = settings.runtime
     known_deviations = deviations(target)
-    model = clean_up_model(lower(graph, settings.version, target, lines=source_lines), target)
+    model = clean_up_model(
+        lower(graph, settings.selected_opset, target, lines=source_lines), target
+    )
     (metadata or Metadata()).write(model)
     newer = sorted(settings.newer.items())
     found_deviations = [

@@ -64,7 +64,7 @@ def explain(request: GraphRequest) -> Explanation:
         passes.run_passes(graph, request)
     except UnsupportedError as error:
         return Explanation(_group_by_reason([error]), is_complete=False)
-    lower(graph, request.version, request.runtime, refused=refused)
+    lower(graph, request.selected_opset, request.runtime, refused=refused)
     return Explanation(_group_by_reason(refused))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from converter.canonicalize import identities, reshaping, slicing
 from converter.canonicalize.emptiness import fill_empty
 from converter.ir import Graph, Value, const, ops
-from converter.ir.equality import merge_equals
+from converter.ir.equality import merge_common_subexpressions
 from converter.ir.evaluation import MAX_GROWTH_BYTES, compute_array, is_computable, size_in_bytes
 from converter.ir.op import Op
 from converter.ir.origins import source_behind
@@ -46,7 +46,7 @@ def canonicalize(graph: Graph) -> None:
             # fold or merge.
             break
         drop_dead(graph)
-        folded, merged = fold_constants(graph), merge_equals(graph)
+        folded, merged = fold_constants(graph), merge_common_subexpressions(graph)
         if not (changed or folded or merged):
             break
         drop_dead(graph)

@@ -82,12 +82,12 @@ def join_updates(node: Node, editor: Editor) -> Value | None:
     parts = _find_parts(node.out, update.axis)
     if not _continues_chain(node, update) or parts is None or len(parts) > MAX_PARTS:
         return None
-    if not all(
-        _is_of_one_operand(piece.source) for piece in parts if isinstance(piece.source, View)
+    if any(
+        _spans_several_operands(piece.source) for piece in parts if isinstance(piece.source, View)
     ):
         return None
     shape, axis = node.out.shape, update.axis
-    values = [_write_part(editor, piece, shape, axis, node.out.dtype) for piece in parts]
+    values = [_emit_part(editor, piece, shape, axis, node.out.dtype) for piece in parts]
     return values[0] if len(values) == 1 else editor.concatenate(values, axis)
 
 
@@ -236,14 +236,13 @@ def _is_in_concatenation(view: View) -> bool:
     return view_of_concatenated_operand(_view_of_origin(view)) is not None
 
 
-def _is_of_one_operand(view: View) -> bool:
-    """Return False if a view has elements of several operands of a concatenation, and True for
-    every other view.
+def _spans_several_operands(view: View) -> bool:
+    """Return True if a view has elements of several operands of a concatenation.
 
     A chain of many updates would otherwise become slices of concatenations of slices.
     """
     view = _view_of_origin(view)
-    return view.op() is not ops.concatenate or view_of_concatenated_operand(view) is not None
+    return view.op() is ops.concatenate and view_of_concatenated_operand(view) is None
 
 
 def _view_of_origin(view: View) -> View:
@@ -296,9 +295,7 @@ def _cut_part(piece: Part, axis: int, start: int, size: int) -> Part:
 # ---------------------------------------------------------------------------------------- writing
 
 
-def _write_part(
-    editor: Editor, piece: Part, shape: dims.Shape, axis: int, dtype: np.dtype
-) -> Value:
+def _emit_part(editor: Editor, piece: Part, shape: dims.Shape, axis: int, dtype: np.dtype) -> Value:
     """Emit the operations that compute a part of an array, and return its value.
 
     Alternating elements are concatenated on a new axis, which is merged with ``axis``.

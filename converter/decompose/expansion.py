@@ -24,7 +24,7 @@ from converter.frontend.array_forms import (
     DRAWING_PRIMITIVES,
     THREEFRY,
     Constants,
-    PairFunction,
+    GraphFormFunction,
     is_key,
 )
 from converter.frontend.diagnostics import translate_errors
@@ -36,7 +36,7 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, drop_dead, sweep
 
 
-def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> bool:
+def decompose(graph: Graph, should_replace: Callable[[Op], bool] = lambda op: True) -> bool:
     """Replace all nodes that have a decomposition by the operations of its JAX function, in place.
 
     Bodies are included, and dead nodes are removed first. A node is not changed if none of its
@@ -44,7 +44,7 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
     ``refusal_reason``. Return True if any node was replaced.
 
     Arguments:
-        only: returns True for the operations to replace; by default for all.
+        should_replace: returns True for the operations to replace; by default for all.
     """
     drop_dead(graph)
     constants, user_op_names = Constants([], Names()), graph.user_op_names()
@@ -57,7 +57,7 @@ def decompose(graph: Graph, only: Callable[[Op], bool] = lambda op: True) -> boo
         return decomposer.inline(closed, node.inputs, editor.nodes)
 
     expandable = {node.op for node in graph.walk() if _is_expandable(node, user_op_names)}
-    expandable = set(filter(only, expandable))
+    expandable = set(filter(should_replace, expandable))
     return bool(expandable) and sweep(graph, dict.fromkeys(expandable, expand))
 
 
@@ -92,7 +92,7 @@ def _is_expandable(node: Node, user_op_names: Collection[str]) -> bool:
     keys are not included; see `expand_key_operations`. ``user_op_names`` are the names of users'
     primitives in the graph.
     """
-    if isinstance(node.meaning, PairFunction):
+    if isinstance(node.meaning, GraphFormFunction):
         return node.meaning.kind == COMPLEX
     return decompositions.find_decomposition(node.op, user_op_names) is not None
 
@@ -109,7 +109,7 @@ def _expanded_jaxpr(node: Node, user_op_names: Collection[str]) -> Any:
         return None
     with translate_errors(node.op.name, node.inputs, node.source):
         try:
-            if isinstance(node.meaning, PairFunction):
+            if isinstance(node.meaning, GraphFormFunction):
                 return _complex_jaxpr(node, node.meaning)
             return _apply_expansion(
                 decompositions.find_decomposition(node.op, user_op_names), node, node.inputs
@@ -137,7 +137,7 @@ def _apply_expansion(expansion: Expansion | None, node: Node, types: Sequence[An
     return trace_expansion(expansion.bind(node.params), types)
 
 
-def _complex_jaxpr(node: Node, meaning: PairFunction) -> Any:
+def _complex_jaxpr(node: Node, meaning: GraphFormFunction) -> Any:
     """Return the closed jaxpr of an operation on complex numbers, as a function of pairs of real
     numbers.
 
@@ -179,7 +179,7 @@ def expand_key_operations(graph: Graph) -> bool:
     replaced. Return True if any node was replaced.
     """
     changed = False
-    while operations := {node.op for node in graph.walk() if _holds_keys(node)}:
+    while operations := {node.op for node in graph.walk() if _is_expandable_key_operation(node)}:
         changed |= sweep(graph, dict.fromkeys(operations, _expand_key_node))
     return changed
 
@@ -191,11 +191,11 @@ def _expand_key_node(node: Node, editor: Editor) -> Sequence[Value]:
     return Decomposer(Constants([], Names()), node.source).inline(closed, node.inputs, editor.nodes)
 
 
-def _holds_keys(node: Node) -> bool:
+def _is_expandable_key_operation(node: Node) -> bool:
     """Return True if `expand_key_operations` replaces a node: it moves or compares PRNG keys, or
     draws from threefry keys."""
     meaning = node.meaning
-    if not isinstance(meaning, PairFunction) or meaning.kind == COMPLEX:
+    if not isinstance(meaning, GraphFormFunction) or meaning.kind == COMPLEX:
         return False
     return meaning.primitive.name not in DRAWING_PRIMITIVES or meaning.kind == THREEFRY
 
@@ -206,9 +206,9 @@ def function_on_numbers(node: Node) -> Callable[..., Any]:
 
     The function takes and returns arrays in the form of the graph: a key is uint32 numbers on a
     last axis. A primitive that draws from keys is computed by its expansion, or else by JAX's
-    implementation. The node must be one for which `_holds_keys` is True.
+    implementation. The node must be one for which `_is_expandable_key_operation` is True.
     """
-    assert isinstance(node.meaning, PairFunction)
+    assert isinstance(node.meaning, GraphFormFunction)
     meaning, primitive = node.meaning, node.meaning.primitive
     if primitive.name not in DRAWING_PRIMITIVES:
         return partial(_apply_to_numbers, meaning, node.params)
@@ -220,7 +220,7 @@ def function_on_numbers(node: Node) -> Callable[..., Any]:
     return expansion.bind(node.params)
 
 
-def _apply_to_numbers(meaning: PairFunction, params: Mapping[str, Any], *xs: jax.Array) -> Any:
+def _apply_to_numbers(meaning: GraphFormFunction, params: Mapping[str, Any], *xs: jax.Array) -> Any:
     """Return the list of results of an operation that moves or compares keys, for arrays of the
     keys' numbers.
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from converter.decompositions.registered import decomposition
-from converter.decompositions.window_reductions import pads, window_elements
+from converter.decompositions.window_reductions import to_pad_config, window_elements
 from converter.errors import UnsupportedError
 
 
@@ -32,7 +32,7 @@ def grouped_convolution(
     """
     numbers, groups = dimension_numbers, feature_group_count
     x, kernel = jnp.transpose(x, numbers.lhs_spec), jnp.transpose(kernel, numbers.rhs_spec)
-    x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + pads(padding, lhs_dilation))
+    x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + to_pad_config(padding, lhs_dilation))
     outputs, inputs, *window = kernel.shape
     extent = [
         size - (length - 1) * dilation

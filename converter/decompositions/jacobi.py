@@ -115,14 +115,14 @@ def svd(
     if not compute_uv:
         return (values,)
     rows, left = (jnp.take_along_axis(y, order[..., None], -2) for y in (rows, left))
-    right = _directions(rows)
+    right = _normalize_rows(rows)
     inner = jnp.concatenate([q[..., :width] @ adjoint(left), q[..., width:]], -1)
     if subset_by_index is not None:
         inner = inner[..., start:end]
     return values, inner, right[..., start:end, :]
 
 
-def _directions(rows: jax.Array) -> jax.Array:
+def _normalize_rows(rows: jax.Array) -> jax.Array:
     """Return ``rows``, which are orthogonal, with length one.
 
     Rows that are zero or tiny have no accurate direction. If any matrix has such rows, the rows of
@@ -163,13 +163,13 @@ def _orthogonal_rows(r: jax.Array) -> State:
     def products(both: jax.Array) -> jax.Array:
         return both[..., :size] @ adjoint(both[..., :size])
 
-    def excess(matrix: jax.Array) -> jax.Array:
+    def to_error_units(matrix: jax.Array) -> jax.Array:
         lengths = jnp.sqrt(jnp.real(diagonal(matrix)))
         bound = units * outer(lengths, lengths)
         return jnp.where(bound > 0, jnp.abs(matrix) / jnp.where(bound > 0, bound, 1), 0)
 
     start = jnp.concatenate([r, _unit_matrices(r, size)], -1)
-    both = diagonalize(start, products, excess, lambda above: jnp.max(above, (-2, -1)))
+    both = diagonalize(start, products, to_error_units, lambda above: jnp.max(above, (-2, -1)))
     # The rounding errors of the rotations mostly affect the lengths of the vectors.
     both = both / jnp.sqrt(jnp.sum(squares(both[..., size:]), -1, keepdims=True))
     return both[..., :size], both[..., size:]
@@ -195,7 +195,7 @@ ROTATION_THRESHOLD = 0.5
 def diagonalize(
     rows: jax.Array,
     matrix_of: Callable[[jax.Array], jax.Array],
-    excess: Callable[[jax.Array], jax.Array],
+    to_error_units: Callable[[jax.Array], jax.Array],
     measure: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
     """Return ``rows`` after rotations that make the matrix ``matrix_of(rows)`` diagonal within
@@ -208,16 +208,17 @@ def diagonalize(
     Arguments:
         rows: the rows to rotate.
         matrix_of: computes a Hermitian matrix from the rows.
-        excess: returns the magnitude of each entry of this matrix in units of its rounding error.
+        to_error_units: returns the magnitude of each entry of this matrix in units of its rounding
+            error.
         measure: returns a number for each matrix that says how far it is from diagonal. It takes
-            the result of ``excess``, with zeros on and below the diagonal.
+            the result of ``to_error_units``, with zeros on and below the diagonal.
     """
     size = rows.shape[-2]
     is_above = np.triu(np.ones((size, size), bool), 1)
 
     def measure_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
         matrix = matrix_of(rows)
-        units = jnp.where(is_above, excess(matrix), 0)
+        units = jnp.where(is_above, to_error_units(matrix), 0)
         return measure(units), _tangents(
             jnp.where(units > ROTATION_THRESHOLD, matrix, 0), diagonal(matrix)
         )

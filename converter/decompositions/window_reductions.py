@@ -71,7 +71,7 @@ def reduce_window(
         merged = [jnp.where(x_inside & y_inside, z, jnp.where(x_inside, x, y)) for z, x, y in both]
         return *merged, x_inside | y_inside
 
-    if not any(map(any, pads(padding, base_dilation))):
+    if not any(map(any, to_pad_config(padding, base_dilation))):
         reduced = reduce_windows(operands[:count], first, combine, *window)
         return combine([jnp.broadcast_to(v, reduced[0].shape) for v in first], reduced)
     inside = jnp.ones(operands[0].shape, bool)
@@ -127,7 +127,7 @@ def _reduce_by_primitive(operation: str, x: jax.Array, first: jax.Array, window:
     return reduced
 
 
-def pads(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
+def to_pad_config(padding: Pads, base_dilation: Sequence[int] = ()) -> list[tuple[int, int, int]]:
     """Return the padding configuration of ``lax.pad``, (low, high, interior) for each axis.
 
     For a dilation d of the operand, the interior padding is ``d - 1`` elements between neighbours.
@@ -163,7 +163,7 @@ def reduce_windows(
     Raises:
         UnsupportedError: an axis has a named size that may be shorter than a window.
     """
-    config = pads(padding, base_dilation)
+    config = to_pad_config(padding, base_dilation)
     xs = [lax.pad(x, jnp.asarray(v, x.dtype), config) for x, v in zip(xs, fillers, strict=True)]
     for axis in reversed(range(xs[0].ndim)):
         last_offset = (size[axis] - 1) * dilation[axis]
@@ -202,7 +202,7 @@ POOLED_AXES = 3
 """Largest number of axes for which the gradient of a float pool is a separate operation."""
 
 
-def has_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
+def needs_decomposition(avals: Sequence[Any], params: dict[str, Any]) -> bool:
     """Return True if `select_and_scatter_add` has to be decomposed, because no pooling operation
     computes it.
 
@@ -215,7 +215,7 @@ def has_no_pool(avals: Sequence[Any], params: dict[str, Any]) -> bool:
     return not is_float(avals[0].dtype) or not 0 < axes <= POOLED_AXES
 
 
-@decomposition("select_and_scatter_add", applies=has_no_pool)
+@decomposition("select_and_scatter_add", applies=needs_decomposition)
 def select_and_scatter_add(
     source: jax.Array,
     operand: jax.Array,
@@ -236,7 +236,7 @@ def select_and_scatter_add(
     add = lax.bitwise_or if operand.dtype == bool else lax.add
     neutral_number = lowest if select_prim is lax.ge_p else highest
     filler, zero = (jnp.asarray(v, operand.dtype) for v in (neutral_number(operand.dtype), 0))
-    padded = lax.pad(operand, filler, pads(padding))
+    padded = lax.pad(operand, filler, to_pad_config(padding))
     everywhere = jnp.ones(padded.shape, bool)
     window = (window_dimensions, window_strides, padding)
     return _scatter_selected(padded, everywhere, source, zero, select_prim.bind, add, *window)
@@ -269,15 +269,15 @@ def select_and_scatter(
             to keep it.
         scatter_jaxpr: combines an element of the result with a source element.
     """
-    padded = lax.pad(operand, jnp.zeros((), operand.dtype), pads(padding))
-    inside = lax.pad(jnp.ones(operand.shape, bool), False, pads(padding))
-    select = _unary_form(vectorized_combination(select_jaxpr, select_consts))
-    scatter = _unary_form(vectorized_combination(scatter_jaxpr, scatter_consts))
+    padded = lax.pad(operand, jnp.zeros((), operand.dtype), to_pad_config(padding))
+    inside = lax.pad(jnp.ones(operand.shape, bool), False, to_pad_config(padding))
+    select = _as_array_function(vectorized_combination(select_jaxpr, select_consts))
+    scatter = _as_array_function(vectorized_combination(scatter_jaxpr, scatter_consts))
     window = (window_dimensions, window_strides, padding)
     return _scatter_selected(padded, inside, source, start, select, scatter, *window)
 
 
-def _unary_form(combine: Combine) -> Callable[..., jax.Array]:
+def _as_array_function(combine: Combine) -> Callable[..., jax.Array]:
     """Return a function of two arrays that applies ``combine``, a function of two tuples of one
     array."""
     return lambda x, y: combine([x], [y])[0]

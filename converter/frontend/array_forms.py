@@ -119,7 +119,7 @@ def _compile_once(primitive: Any, **params: Any) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class PairFunction:
+class GraphFormFunction:
     """Function of a primitive on keys or complex numbers, applied to arrays in the form of the
     graph.
 

@@ -14,7 +14,7 @@ from converter.decompositions.computation import scatter_apply
 from converter.decompositions.grouped_products import grouped_convolution
 from converter.errors import UnsupportedError
 from converter.frontend.array_forms import special_kind
-from converter.frontend.diagnostics import RAISED, first_line
+from converter.frontend.diagnostics import DIMENSION_ERRORS, first_line
 from converter.ir import ops, registry
 from converter.ir.dims import is_symbolic
 from converter.jax_versions import bind_params
@@ -241,7 +241,7 @@ def user_primitive_jaxpr(eqn: Any, enclosing: Sequence[Any]) -> tuple[Any, str]:
     if enclosing.count(primitive) < MAX_RECURSION:
         try:
             return trace_implementation(eqn), ""
-        except RAISED as error:
+        except DIMENSION_ERRORS as error:
             reason = first_line(error)
     return None, (
         f"primitive '{primitive.name}' cannot be written: there is no rule for it (converter.rule "

@@ -23,7 +23,7 @@ TraceTest: TypeAlias = Callable[[Mapping[str, int | str]], bool]
 """Function that returns True if the user's function can be traced after some named dimensions were
 replaced. The mapping has the replaced names, and a number or another dimension as text for each."""
 
-RAISED = (
+DIMENSION_ERRORS = (
     InconclusiveDimensionOperation,
     ArithmeticError,
     AssertionError,
@@ -76,7 +76,7 @@ def explain_error(
     def works(numbers: Mapping[str, int | str]) -> bool:
         try:
             run([_substitute_sizes(struct, numbers) for struct in structs])
-        except RAISED:
+        except DIMENSION_ERRORS:
             return False
         return True
 
@@ -109,8 +109,8 @@ def translate_errors(
     primitive.
 
     An `UnsupportedError` gets the source line of the primitive. If the operands have named
-    dimensions, an error of `RAISED` is replaced by an `UnsupportedError` that contains their names.
-    Other errors are raised unchanged.
+    dimensions, an error of `DIMENSION_ERRORS` is replaced by an `UnsupportedError` that contains
+    their names. Other errors are raised unchanged.
 
     Arguments:
         name: the name of the primitive.
@@ -121,7 +121,7 @@ def translate_errors(
         yield
     except UnsupportedError as error:
         raise UnsupportedError(error.reason, line_of(sources)) from error
-    except RAISED as error:
+    except DIMENSION_ERRORS as error:
         dimension_names = all_names(operands)
         if not dimension_names:
             raise
@@ -268,7 +268,7 @@ def _suggest_vmap(
         return None
     try:
         run([jax.ShapeDtypeStruct(struct.shape[1:], struct.dtype) for struct in structs])
-    except RAISED:
+    except DIMENSION_ERRORS:
         return None
     return UnsupportedError(
         f"the function cannot be traced: {text}; it can be without the first dimension, "

@@ -19,7 +19,7 @@ from converter.errors import UnsupportedError
 from converter.frontend.array_forms import (
     IDENTITY_PRIMITIVES,
     Constants,
-    PairFunction,
+    GraphFormFunction,
     graph_type,
     new_input,
     new_literal,
@@ -286,7 +286,7 @@ def _plain_node(eqn: Any, inputs: list[Value]) -> Node:
     op, meaning = ops.op_by_name(eqn.primitive.name), _meaning(eqn.primitive, hints)
     if kind := special_kind(v.aval for v in (*eqn.invars, *eqn.outvars)):
         types = tuple(v.aval for v in eqn.invars)
-        meaning = PairFunction(eqn.primitive, kind, types, hints, meaning)
+        meaning = GraphFormFunction(eqn.primitive, kind, types, hints, meaning)
         if special_kind(types) or op.name not in REFUSAL_REASONS:
             op = ops.op_variant(op.name, kind)
     return make_node(op, inputs, _types(eqn.outvars), params, meaning=meaning)

@@ -177,12 +177,12 @@ def _trace_jaxpr(
             eager = partial(jaxpr, eager=True)
             try:
                 return _concretize(eager, leaves)
-            except diagnostics.RAISED:
+            except diagnostics.DIMENSION_ERRORS:
                 raise error from None
 
     try:
         return run(inputs)
-    except diagnostics.RAISED as error:
+    except diagnostics.DIMENSION_ERRORS as error:
         if refusal := diagnostics.explain_error(error, inputs, run, _raised_at(error)):
             raise refusal from error
         raise

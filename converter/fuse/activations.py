@@ -135,7 +135,7 @@ SPELLINGS_OF_ACTIVATIONS = (
     Spelling(
         ops.leaky_relu, ops.min, lambda x, slope: jnp.maximum(x, 0) + slope * jnp.minimum(x, 0)
     ),
-    Spelling(ops.leaky_relu, ops.neg, _prelu, negative=True),
+    Spelling(ops.leaky_relu, ops.neg, _prelu, negates_arguments=True),
     Spelling(
         ops.leaky_relu, ops.neg, lambda x, slope: jnp.maximum(x, 0) - slope * jnp.maximum(-x, 0)
     ),

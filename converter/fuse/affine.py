@@ -66,7 +66,7 @@ def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) ->
     )
     is_aligned = (
         normed.has_all_base_axes()
-        and normed.has_no_repeated_axes(node.out.shape)
+        and normed.has_no_broadcast_axes(node.out.shape)
         and other.varies_only_along(affine_axes)
     )
     # If a norm is multiplied by several scales, a separate norm is emitted for each of them. This

@@ -26,23 +26,25 @@ def match_batch_norm(node: Node, context: MatchContext) -> CentredValue | str | 
     BatchNormalization of this dtype.
     """
     out, reason = node.out, None
-    if not (is_float(out.dtype) and context.takes("BatchNormalization", out.dtype)):
+    if not (is_float(out.dtype) and context.has_operator("BatchNormalization", out.dtype)):
         return None
     if out.rank < 2 or not dims.is_static(out.shape[1]):
         return None
     for centre in match_centred(node, context):
-        x, spread = centre.x, peel(centre.deviation.spread, rounding=True)
+        x, second_moment = centre.x, peel(centre.quotient.second_moment, rounding=True)
         is_aligned = x.axes == tuple(range(out.rank)) or (
-            x.has_all_base_axes() and x.has_no_repeated_axes(out.shape)
+            x.has_all_base_axes() and x.has_no_broadcast_axes(out.shape)
         )
         by_channel = (
             centre.average.varies_only_along((1,))
-            and spread.varies_only_along((1,))
+            and second_moment.varies_only_along((1,))
             and not x.varies_only_along((1,))
         )
         if is_aligned and by_channel and centre.weight == 1:
             if centre.may_move(context):
-                return replace(centre, deviation=replace(centre.deviation, spread=spread))
+                return replace(
+                    centre, quotient=replace(centre.quotient, second_moment=second_moment)
+                )
             reason = centre.near_miss_reason
     return reason
 
@@ -54,10 +56,10 @@ def emit_batch_norm(node: Node, centre: CentredValue, editor: Editor) -> Value:
     x = emit_view(editor, centre.x, out.shape, out.dtype)
     statistics = [
         emit_view(editor, view.select_axes((1,)), channels, out.dtype)
-        for view in (centre.average, centre.deviation.spread)
+        for view in (centre.average, centre.quotient.second_moment)
     ]
     ones = editor.broadcast(const(1, out.dtype), channels, ())
-    params = {"epsilon": centre.deviation.as_attribute(editor)}
+    params = {"epsilon": centre.quotient.as_attribute(editor)}
     normed = editor.add(ops.batch_norm, [x, ones, *statistics], out.shape, out.dtype, params)
     return emit_factors_and_terms(normed, centre, editor)
 

@@ -97,7 +97,7 @@ def depends_on_sizes_only(value: Value) -> bool:
     return all_ancestors_pass(value, is_const, lambda node: not node.bodies)
 
 
-def is_weight(value: Value) -> bool:
+def depends_on_parameters_only(value: Value) -> bool:
     """Return True if a value depends only on parameters and constants, and can be evaluated during
     conversion.
 

@@ -34,7 +34,7 @@ def match_gelu(node: Node, context: MatchContext) -> MatchedOperation | None:
     Return x and the parameter ``approximate``: True for the formula with tanh, False for the one
     with erf or erfc. Return None for other products, or if the runtime has no Gelu of this dtype.
     """
-    if not (is_float(node.out.dtype) and context.takes("Gelu", node.out.dtype)):
+    if not (is_float(node.out.dtype) and context.has_operator("Gelu", node.out.dtype)):
         return None
     parts = product_of(node, context)
     if len(parts.factors) != 2 or parts.divisors:

@@ -243,7 +243,7 @@ def grid_sample_recogniser(strict: bool) -> Recogniser:
     """
 
     def match(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Value:
-        if strict or not editor.takes("GridSample", np.dtype(np.float32)):
+        if strict or not editor.has_operator("GridSample", np.dtype(np.float32)):
             specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
             function = partial(formulas.sample_at, **node.params)
             return editor.inline(trace(function, specs), node.inputs)[0]

@@ -68,7 +68,7 @@ def match_channel_groups(node: Node, context: MatchContext) -> Groups | None:
     """
     order, source = _split_transpose(node.inputs[0])
     axis = split_axis(source)
-    if not has_no_affine(node, context.takes) or axis is None:
+    if not has_no_affine(node, context.has_operator) or axis is None:
         return None
     first = node.params["axis"]
     batch, normed = order[:first], order[first:]
@@ -117,14 +117,14 @@ def split_axis(value: Value) -> int | None:
     return None
 
 
-def has_no_affine(node: Node, takes: SupportsDtype) -> bool:
+def has_no_affine(node: Node, has_operator: SupportsDtype) -> bool:
     """Return True for a layer norm with scale 1 and no bias, if InstanceNormalization takes its
     dtype.
 
-    ``takes(operator, dtype)`` returns True if the runtime supports an operator for a dtype.
+    ``has_operator(operator, dtype)`` returns True if the runtime supports an operator for a dtype.
     """
     is_plain = node.op is ops.layer_norm and len(node.inputs) == 2 and scalar(node.inputs[1]) == 1
-    return is_plain and takes("InstanceNormalization", node.out.dtype)
+    return is_plain and has_operator("InstanceNormalization", node.out.dtype)
 
 
 GROUPED_CHANNELS = recogniser_from(
@@ -160,11 +160,15 @@ def match_channel_norm(node: Node, context: MatchContext) -> ChannelNorm | None:
             normed.base.node,
             [i for i, a in enumerate(other.axes) if a is not None],
         )
-        if inner is None or not has_no_affine(inner, context.takes) or len(varying_axes) != 1:
+        if (
+            inner is None
+            or not has_no_affine(inner, context.has_operator)
+            or len(varying_axes) != 1
+        ):
             continue
         channel, first, rank = normed.axes[varying_axes[0]], inner.params["axis"], normed.base.rank
         leading_axes = [a for a in range(first) if a != channel]
-        is_aligned = normed.has_all_base_axes() and normed.has_no_repeated_axes(node.out.shape)
+        is_aligned = normed.has_all_base_axes() and normed.has_no_broadcast_axes(node.out.shape)
         is_aligned = is_aligned and inner.out.dtype == node.out.dtype
         if is_aligned and channel is not None and channel < first and leading_axes:
             size = normed.base.shape[channel]

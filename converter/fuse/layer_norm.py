@@ -29,7 +29,7 @@ from converter.fuse.norm import (
     Norm,
     emit_norm,
     match_centred,
-    match_deviations,
+    match_root_quotients,
 )
 from converter.fuse.product_terms import product_of
 from converter.fuse.statistics import (
@@ -63,9 +63,9 @@ def match_layer_norm(node: Node, context: MatchContext) -> Norm | str | None:
         mean = match_mean_form(centre.average, x, context, centre.weight)
         if mean is None or not x.has_all_base_axes():
             continue
-        divisor = variance_divisor(_unclipped(centre.deviation.spread), mean, x, context)
+        divisor = variance_divisor(_unclipped(centre.quotient.second_moment), mean, x, context)
         if divisor == "elements" and centre.may_move(context):
-            return Norm(x, mean.axes, centre.deviation, centre.terms, shape, centre.moved)
+            return Norm(x, mean.axes, centre.quotient, centre.terms, shape, centre.moved)
         if divisor == "elements":
             reason = centre.near_miss_reason
         elif divisor is not None:
@@ -88,8 +88,8 @@ def _explain_epsilon_outside_root(node: Node, context: MatchContext) -> str | No
             if factor.op() is not ops.sub:
                 continue
             x, average = operands(factor)
-            mean, spread = match_mean_form(average, x, context), _unclipped(operand(root, 0))
-            if mean and variance_divisor(spread, mean, x, context) == "elements":
+            mean, second_moment = match_mean_form(average, x, context), _unclipped(operand(root, 0))
+            if mean and variance_divisor(second_moment, mean, x, context) == "elements":
                 return "the epsilon is added to the deviation and not to the variance in its root"
     return None
 
@@ -131,21 +131,21 @@ def split_repeated_groups(
     result describes the right side before ``merge``. ``shape`` is the shape of ``centre`` before
     the split. Return None if the statistics are not repeated in this way.
     """
-    mean_repeat, spread_repeat = (
+    mean_repeat, square_repeat = (
         match_repeated_axis(centre.average),
-        match_repeated_axis(centre.deviation.spread),
+        match_repeated_axis(centre.quotient.second_moment),
     )
-    if mean_repeat is None or spread_repeat is None or mean_repeat[1] != spread_repeat[1]:
+    if mean_repeat is None or square_repeat is None or mean_repeat[1] != square_repeat[1]:
         return None
-    (average, axis), (spread, _) = mean_repeat, spread_repeat
+    (average, axis), (second_moment, _) = mean_repeat, square_repeat
     summed = match_summed_value(average, context)
     x = None if summed is None else _split(centre.x, summed, axis)
     if x is None:
         return None
-    deviation = replace(centre.deviation, spread=spread)
+    quotient = replace(centre.quotient, second_moment=second_moment)
     sizes = tuple(1 if a is None else x.base.shape[a] for a in x.axes)
     split_shape = (*shape[:axis], *sizes[axis : axis + 2], *shape[axis + 1 :])
-    return replace(centre, x=x, average=average, deviation=deviation), split_shape
+    return replace(centre, x=x, average=average, quotient=quotient), split_shape
 
 
 def _split(x: View, source: Value, axis: int) -> View | None:
@@ -186,13 +186,15 @@ def match_rms_norm(node: Node, context: MatchContext) -> Norm | str | None:
     None for other nodes.
     """
     reason = None
-    for deviation in match_deviations(node, context):
-        for x in deviation.numerator.factors:
-            axes = mean_square_axes(deviation.spread, x, context)
+    for quotient in match_root_quotients(node, context):
+        for x in quotient.numerator.factors:
+            axes = mean_square_axes(quotient.second_moment, x, context)
             if axes and x.has_all_base_axes():
-                norm = Norm(x, axes, deviation.without(x))
+                norm = Norm(x, axes, quotient.without(x))
                 return norm if _has_elements(x, axes) else "the normalised axis may be empty"
-            if len(deviation.numerator.factors) == 1 and is_variance(deviation.spread, x, context):
+            if len(quotient.numerator.factors) == 1 and is_variance(
+                quotient.second_moment, x, context
+            ):
                 reason = "the mean is taken off what is squared only"
     return reason
 

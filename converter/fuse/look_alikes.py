@@ -19,7 +19,7 @@ from converter.fuse.match import (
     peel,
     peeled_view,
 )
-from converter.fuse.product_terms import exponent, match_mean, strip_abs
+from converter.fuse.product_terms import exponent, match_scaled_sum, strip_abs
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View
 
@@ -149,11 +149,11 @@ def _squared_value(variance: View, context: MatchContext) -> View | None:
     parts = operands(variance) if variance.op() in (ops.add, ops.max) else [variance]
     for part in parts:
         is_difference = part.op() is ops.sub
-        mean = match_mean(operand(part, 0) if is_difference else part, context)
+        mean = match_scaled_sum(operand(part, 0) if is_difference else part, context)
         if mean is None or exponent(mean.summed.view) != 2:
             continue
         counts = [d for d in mean.summed.sizes if not dims.is_same_dim(d, 1)]
-        if counts and not (mean.factor.is_near(1) and not mean.factor.divisors):
+        if counts and not (mean.product.is_near(1) and not mean.product.divisors):
             return strip_abs(operand(mean.summed.view, 0, rounding=True))
     return None
 

@@ -116,10 +116,10 @@ def emit_matched_operation(op: Op, node: Node, matched: MatchedOperation, editor
 class MatchContext(Protocol):
     """Facts about the graph and the runtime that a match may need besides the nodes.
 
-    ``takes(operator, dtype)`` returns True if the runtime has an ONNX operator for a dtype.
+    ``has_operator(operator, dtype)`` returns True if the runtime has an ONNX operator for a dtype.
     """
 
-    takes: SupportsDtype
+    has_operator: SupportsDtype
 
     memo: dict[Any, Any]
     """Cache in which matching functions keep results, such as computed arrays by value id."""
@@ -166,7 +166,7 @@ def report_look_alikes(
     graph: Graph,
     recognisers: Iterable[Recogniser],
     near_misses: list[NearMiss],
-    takes: SupportsDtype,
+    has_operator: SupportsDtype,
 ) -> None:
     """Add a near miss for each structure that looks like a named one and has no near miss yet.
 
@@ -178,9 +178,9 @@ def report_look_alikes(
     - `graph`: the graph after the recognisers have run.
     - `recognisers`: the recognisers whose `look_alikes` are called.
     - `near_misses`: the near misses so far. New ones are appended.
-    - `takes`: returns True if the runtime has an operator for a dtype.
+    - `has_operator`: returns True if the runtime has an operator for a dtype.
     """
-    context = Editor(graph, takes)
+    context = Editor(graph, has_operator)
     for recogniser in recognisers:
         pairs = [] if recogniser.look_alikes is None else [*recogniser.look_alikes(graph, context)]
         missed_nodes = [
@@ -318,7 +318,7 @@ def skip_one_move(view: View, *, rounding: bool = False) -> View | None:
         return None
     if node.op is not ops.convert_element_type:
         return view_of_operand(view)
-    is_passed = converts_float(node) and (rounding or _widens(node))
+    is_passed = has_ignorable_rounding(node) and (rounding or _widens(node))
     return view._replace(base=node.inputs[0]) if is_passed else None
 
 
@@ -352,7 +352,7 @@ def is_only_read_through(value: Value, base: Value, context: MatchContext) -> bo
     return value is base and context.single_use(base)
 
 
-def converts_float(node: Node) -> bool:
+def has_ignorable_rounding(node: Node) -> bool:
     """Return True if a conversion is from a float to a float and its rounding may be ignored.
 
     ``node`` is the conversion. Return False if one of the dtypes is no float. Return False also for

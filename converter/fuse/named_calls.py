@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import jax
 
-from converter.frontend.diagnostics import RAISED
+from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.frontend.trace import trace
 from converter.fuse.match import peeled_view
 from converter.ir import Node, Value, dims, ops
@@ -40,7 +40,7 @@ def call_order(node: Node, function: Callable[..., Any]) -> tuple[int, ...] | No
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in node.inputs]
     try:
         graph = trace(function, specs, kept_calls=frozenset({node.params["name"]}))
-    except RAISED:
+    except DIMENSION_ERRORS:
         # JAX raises an error for some arguments. The call cannot have had such arguments.
         return None
     calls = [n for n in graph.nodes if n.op is ops.named_call]

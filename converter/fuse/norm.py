@@ -37,19 +37,19 @@ NormTerm: TypeAlias = tuple[Op, View]
 
 
 @dataclass(frozen=True)
-class NormDeviation:
-    """The division of ``numerator`` by a standard deviation, ``sqrt(spread + epsilon)``.
+class RootQuotient:
+    """Quotient of ``numerator`` and a standard deviation, ``sqrt(second_moment + epsilon)``.
 
-    ``spread`` is the variance or the mean square. ``epsilon`` is a number, which may be in a
-    parameter.
+    ``second_moment`` is the variance or the mean square. ``epsilon`` is a number, which may be in
+    a parameter.
     """
 
-    spread: View
+    second_moment: View
     epsilon: Value
     numerator: Product
 
-    def without(self, factor: View) -> NormDeviation:
-        """Return the same division with one factor less in the numerator."""
+    def without(self, factor: View) -> RootQuotient:
+        """Return the same quotient with one factor less in the numerator."""
         return replace(
             self, numerator=Product(self.numerator.coefficient, self.numerator.without(factor))
         )
@@ -61,16 +61,18 @@ class NormDeviation:
 
 @dataclass(frozen=True)
 class CentredValue:
-    """``numerator * (x - weight * average) / sqrt(spread + epsilon)``, plus or minus the ``terms``.
+    """``numerator * (x - weight * average) / sqrt(second_moment + epsilon)``, plus or minus the
+    ``terms``.
 
-    ``deviation`` contains the numerator, the spread and the epsilon. ``moved`` are the values that
-    multiply both ``x`` and ``average`` in the program, and that are moved out of the difference.
+    ``quotient`` contains the numerator, the second moment and the epsilon. ``moved`` are the values
+    that multiply both ``x`` and ``average`` in the program, and that are moved out of the
+    difference.
     """
 
     x: View
     average: View
     weight: float
-    deviation: NormDeviation
+    quotient: RootQuotient
     terms: tuple[NormTerm, ...] = ()
     moved: tuple[Value, ...] = ()
 
@@ -87,7 +89,7 @@ class CentredValue:
 
 @dataclass(frozen=True)
 class Norm:
-    """``numerator * x / sqrt(spread + epsilon)``, plus or minus the ``terms``. ``x`` may be
+    """``numerator * x / sqrt(second_moment + epsilon)``, plus or minus the ``terms``. ``x`` may be
     centred.
 
     ``axes`` are the normalised axes of the view ``x``. ``shape`` is None if the view ``x`` has the
@@ -97,7 +99,7 @@ class Norm:
 
     x: View
     axes: tuple[int, ...]
-    deviation: NormDeviation
+    quotient: RootQuotient
     terms: tuple[NormTerm, ...] = ()
     shape: Shape | None = None
     moved: tuple[Value, ...] = ()  # see `CentredValue` for its meaning
@@ -106,17 +108,17 @@ class Norm:
 # --------------------------------------------------------------------------------- over a deviation
 
 
-def match_deviations(node: Node, context: MatchContext) -> Iterator[NormDeviation]:
+def match_root_quotients(node: Node, context: MatchContext) -> Iterator[RootQuotient]:
     """Yield every way to see the product ``node`` as another product divided by a deviation.
 
     An example is ``x * rsqrt(var + eps)``. ``node`` is the last multiplication or division. The
-    spread is not examined.
+    second moment is not examined.
     """
     parts = product_of(node, context)
-    return match_division_by_deviation(parts, node.out.dtype)
+    return match_quotients_by_root(parts, node.out.dtype)
 
 
-def match_division_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[NormDeviation]:
+def match_quotients_by_root(parts: Product, dtype: np.dtype) -> Iterator[RootQuotient]:
     """Yield every way to see a product as another product divided by a deviation.
 
     A deviation is ``sqrt(v + eps)`` as a divisor, or ``rsqrt(v + eps)`` or a power as a factor,
@@ -133,14 +135,14 @@ def match_division_by_deviation(parts: Product, dtype: np.dtype) -> Iterator[Nor
     is_real = jnp.issubdtype(dtype, jnp.floating)
     for inverse in inverses if is_real and is_in_normal_range(parts.coefficient, dtype) else ():
         factors = parts.factors if parts.divisors else parts.without(inverse)
-        quotient = Product(parts.coefficient, factors)
+        numerator = Product(parts.coefficient, factors)
         radicand = operand(inverse, 0)
-        for number, spread in operand_orders(radicand) if radicand.op() is ops.add else ():
+        for number, second_moment in operand_orders(radicand) if radicand.op() is ops.add else ():
             epsilon = bound_scalar(number.base)
             if epsilon is None or not _is_attribute(float(epsilon), dtype):
                 continue
             if _is_order_free(parts, factors, dtype):
-                yield NormDeviation(spread, number.base, quotient)
+                yield RootQuotient(second_moment, number.base, numerator)
 
 
 def _is_power(view: View, exponent: float) -> bool:
@@ -188,11 +190,11 @@ def match_centred(node: Node, context: MatchContext) -> Iterator[CentredValue]:
 
 def _match_centred_product(node: Node, context: MatchContext) -> Iterator[CentredValue]:
     """Yield matches of ``(x - mean) * s``."""
-    for deviation in match_deviations(node, context):
-        for factor in deviation.numerator.factors:
+    for quotient in match_root_quotients(node, context):
+        for factor in quotient.numerator.factors:
             if factor.op() is ops.sub:
                 x, average = operands(factor)
-                yield CentredValue(x, average, 1.0, deviation.without(factor))
+                yield CentredValue(x, average, 1.0, quotient.without(factor))
 
 
 def _match_centred_sum(node: Node, context: MatchContext) -> Iterator[CentredValue]:
@@ -208,11 +210,11 @@ def _match_centred_sum(node: Node, context: MatchContext) -> Iterator[CentredVal
     scaled = [term for term in terms if term[1].op() in _PRODUCTS]
     if len(scaled) < 2:
         return
-    for minuend, subtrahend in permutations(scaled, 2):
+    for scaled_x, scaled_mean in permutations(scaled, 2):
         other_terms = tuple(
-            term for term in terms if term is not minuend and term is not subtrahend
+            term for term in terms if term is not scaled_x and term is not scaled_mean
         )
-        yield from _match_difference(minuend, subtrahend, other_terms, node, context)
+        yield from _match_signed_pair(scaled_x, scaled_mean, other_terms, node, context)
 
 
 _PRODUCTS = (ops.mul, ops.div, ops.neg)
@@ -238,20 +240,20 @@ def _signed_terms(node: Node, context: MatchContext) -> list[NormTerm]:
     return terms
 
 
-def _match_difference(
-    minuend: NormTerm,
-    subtrahend: NormTerm,
+def _match_signed_pair(
+    scaled_x: NormTerm,
+    scaled_mean: NormTerm,
     terms: tuple[NormTerm, ...],
     node: Node,
     context: MatchContext,
 ) -> Iterator[CentredValue]:
     """Yield matches of the sum of two signed terms as ``x * s - weight * mean * s``.
 
-    ``minuend`` is ``x * s`` with its sign, ``subtrahend`` the other product with its sign. The two
-    products must differ in one factor each, ``x`` and ``mean``. ``terms`` are the other terms of
-    the sum ``node``; they are part of the result.
+    ``scaled_x`` is ``x * s`` with its sign, ``scaled_mean`` the other product with its sign. The
+    two products must differ in one factor each, ``x`` and ``mean``. ``terms`` are the other terms
+    of the sum ``node``; they are part of the result.
     """
-    first, second = (_signed_product(term, context) for term in (minuend, subtrahend))
+    first, second = (_signed_product(term, context) for term in (scaled_x, scaled_mean))
     shared = Counter(first.factors) & Counter(second.factors)
     own_factors = [list((Counter(parts.factors) - shared).elements()) for parts in (first, second)]
     is_comparable = first.divisors == second.divisors and first.coefficient != 0
@@ -264,9 +266,9 @@ def _match_difference(
         common.factors += inner.factors
         common.divisors += inner.divisors
     weight = -second.coefficient / first.coefficient
-    for deviation in match_division_by_deviation(common, node.out.dtype):
-        moved = tuple(factor.base for factor in deviation.numerator.factors)
-        yield CentredValue(own_factors[0][0], own_factors[1][0], weight, deviation, terms, moved)
+    for quotient in match_quotients_by_root(common, node.out.dtype):
+        moved = tuple(factor.base for factor in quotient.numerator.factors)
+        yield CentredValue(own_factors[0][0], own_factors[1][0], weight, quotient, terms, moved)
 
 
 def _signed_product(term: NormTerm, context: MatchContext) -> Product:
@@ -302,7 +304,7 @@ def _emit_unscaled_norm(op: Op, norm: Norm, shape: Shape, dtype: np.dtype, edito
     order = [i for i in range(len(norm.x.axes)) if i not in norm.axes] + list(norm.axes)
     value = editor.transpose(emit_view(editor, norm.x, shape, dtype), order)
     ones = editor.broadcast(const(1, dtype), value.shape[-count:], ())
-    params = {"axis": value.rank - count, "epsilon": norm.deviation.as_attribute(editor)}
+    params = {"axis": value.rank - count, "epsilon": norm.quotient.as_attribute(editor)}
     normed = editor.add(op, [value, ones], value.shape, dtype, params)
     return editor.transpose(normed, [order.index(i) for i in range(len(order))])
 
@@ -313,7 +315,7 @@ def emit_factors_and_terms(normed: Value, norm: Norm | CentredValue, editor: Edi
     ``normed`` is the output of the norm operator, which has the shape of the result. Record that
     the rewrite relies on moderate numbers in the ``moved`` values.
     """
-    result, factors = normed, norm.deviation.numerator
+    result, factors = normed, norm.quotient.numerator
     for value in norm.moved:
         magnitudes.record_magnitude_fact(editor, value, allow_zero=True)
     for factor in factors.factors:

@@ -218,18 +218,18 @@ def reduction_axes(view: View, unreduced: View, op: Op) -> tuple[int, ...] | Non
 
 
 @dataclass(frozen=True)
-class Mean:
+class ScaledSum:
     """A sum times numbers. It is a mean if they are one over the number of summands.
 
-    ``summed`` is the value that is summed. ``factor`` is the full product: its only factor is the
+    ``summed`` is the value that is summed. ``product`` is the full product: its only factor is the
     sum, and its coefficient and divisors are what multiplies and divides the sum.
     """
 
     summed: ReducedValue
-    factor: Product
+    product: Product
 
 
-def match_mean(view: View, context: MatchContext) -> Mean | None:
+def match_scaled_sum(view: View, context: MatchContext) -> ScaledSum | None:
     """Match a sum, which may be multiplied by numbers and divided by named sizes.
 
     Return None for other values.
@@ -239,7 +239,7 @@ def match_mean(view: View, context: MatchContext) -> Mean | None:
     if len(parts.factors) != 1 or not has_named_divisors:
         return None
     summed = match_reduction(parts.factors[0], ops.reduce_sum)
-    return None if summed is None else Mean(summed, parts)
+    return None if summed is None else ScaledSum(summed, parts)
 
 
 def strip_abs(view: View) -> View:

@@ -9,7 +9,11 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.dependence import constant_array, depends_on_sizes_only, is_weight
+from converter.fuse.dependence import (
+    constant_array,
+    depends_on_parameters_only,
+    depends_on_sizes_only,
+)
 from converter.fuse.match import NearMiss, Recogniser
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dims import Dim
@@ -141,7 +145,9 @@ def _match_resampling(node: Node, editor: Editor, near_misses: list[NearMiss]) -
         if numbers is None:
             is_table = not dims.all_static(matrix.sizes) and depends_on_sizes_only(matrix.value)
         else:
-            is_table = _is_normalised(numbers, int(matrix.transposed)) and not is_weight(x)
+            is_table = _is_normalised(
+                numbers, int(matrix.transposed)
+            ) and not depends_on_parameters_only(x)
         if is_table:
             result = emit_resampling(x, matrix.axis, matrix.with_constant_weights(), editor)
             return editor.transpose(result, [labels.index(a) for a in node.params["out"]])

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from converter.frontend.trace import source_line, trace
-from converter.fuse.dependence import is_weight
+from converter.fuse.dependence import depends_on_parameters_only
 from converter.fuse.match import MatchContext, NearMiss, Recogniser, base_permutation
 from converter.fuse.named_calls import Candidate, call_results, find_call
 from converter.fuse.patterns import pattern_graph
@@ -133,7 +133,9 @@ def resize_recogniser(opset: int, strict: bool) -> Recogniser:
     def match(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Value | None:
         known_size = dims.all_static((*node.inputs[0].shape, *node.out.shape))
         is_nearest = node.params["method"] == NEAREST[0]
-        if (known_size and is_weight(node.inputs[0])) or (strict and not is_nearest):
+        if (known_size and depends_on_parameters_only(node.inputs[0])) or (
+            strict and not is_nearest
+        ):
             return _emit_jax_resize(node, node.inputs[0], editor)
         if is_nearest:
             kinds = _nearest_kinds(node, editor)
@@ -161,7 +163,7 @@ def _supported_kinds(node: Node, axis: int, opset: int) -> Kinds | str:
     if method == "cubic-pytorch" and antialias:
         method = "cubic"
     both_static = dims.all_static((size, count))
-    up = count >= size if both_static else dims.exact_quotient(size, count) is not None
+    up = count >= size if both_static else dims.divide_exactly(count, size) is not None
     rows = [
         row
         for row in RESIZE_SUPPORT
@@ -196,7 +198,7 @@ def _nearest_kinds(node: Node, context: MatchContext) -> dict[int, Kinds | str |
     for axis in node.params["axes"]:
         size, count = x.shape[axis], node.out.shape[axis]
         kinds[axis] = None
-        if not context.takes("Resize", x.dtype) or _is_slice(size, count):
+        if not context.has_operator("Resize", x.dtype) or _is_slice(size, count):
             continue
         reason = f"{size} to {count}: the operator's rounding need not find the same neighbours"
         kinds[axis] = (NEAREST,) if _is_exact(size, count) else reason
@@ -225,7 +227,7 @@ def _is_exact(size: Dim, count: Dim) -> bool:
     positions are at least 1 / (2 q) away from a half. That has to exceed the rounding error of a
     position of the image's size.
     """
-    up, down = dims.exact_quotient(size, count), dims.exact_quotient(count, size)
+    up, down = dims.divide_exactly(count, size), dims.divide_exactly(size, count)
     if dims.all_static((size, count)):
         common = math.gcd(size, count)
         p, q = size // common, count // common
@@ -256,7 +258,7 @@ def _emit_resizes(
         for axis, axis_kinds in kinds_by_axis.items()
         if isinstance(axis_kinds, tuple)
     }
-    for axes, shared in _groups(kinds):
+    for axes, shared in _group_axes(kinds):
         x = emit_resize(x, {axis: sizes[axis] for axis in axes}, shared, editor)
     for axis in sorted(sizes.keys() - kinds.keys()):
         if node.params["method"] == NEAREST[0]:
@@ -266,7 +268,7 @@ def _emit_resizes(
     return editor.transpose(x, order)
 
 
-def _groups(kinds: dict[int, Kinds]) -> Iterator[tuple[list[int], Kinds]]:
+def _group_axes(kinds: dict[int, Kinds]) -> Iterator[tuple[list[int], Kinds]]:
     """Yield groups of axes that one ``Resize`` can resize, with the kinds that all of them share.
 
     The axes are taken in ascending order. Other axes may lie between those of a group.

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.frontend.trace import source_line
-from converter.fuse.dependence import is_weight
+from converter.fuse.dependence import depends_on_parameters_only
 from converter.fuse.magnitudes import is_moderate, record_magnitude_fact
 from converter.fuse.match import (
     MatchContext,
@@ -62,8 +62,8 @@ class Spelling:
     """A formula that computes an operation in one way: ``formula(x, …)`` equals ``op``.
 
     - `op`: the operation that replaces the formula.
-    - `sign`: a primitive that the formula contains. In a graph without it the spelling is not
-      tried. None means that it is always tried.
+    - `required_op`: a primitive that the formula contains. In a graph without it the spelling is
+      not tried. None means that it is always tried.
     - `formula`: a function of ``x`` and possibly of further arguments. In the user's function these
       are numbers, which become parameters of the operation by their names. An argument called
       ``slope`` may also be an array, which becomes an operand.
@@ -72,16 +72,17 @@ class Spelling:
     - `condition`: text about ``accepts`` for the report, such as "for slopes between 0 and 1". If
       it is empty, refused numbers are not reported.
     - `since`: the first opset with the operator.
-    - `negative`: whether the operation gets these numbers and arrays with the opposite sign.
+    - `negates_arguments`: whether the operation gets these numbers and arrays with the opposite
+      sign.
     """
 
     op: Op
-    sign: Op | None
+    required_op: Op | None
     formula: Callable[..., jax.Array]
     accepts: Callable[..., bool] = _are_moderate
     condition: str = "for numbers of at most 2**20 in absolute value"
     since: int = OLDEST_OPSET
-    negative: bool = False
+    negates_arguments: bool = False
 
 
 def recognise_spellings(
@@ -136,10 +137,13 @@ def report_other_dtypes(
 
 
 def spellings_in(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
-    """Return the spellings of the table, in its order, whose ``sign`` is in the graph or None."""
+    """Return the spellings of the table, in its order, whose ``required_op`` is in the graph or
+    None."""
     operations = {node.op for node in graph.walk()}
     return tuple(
-        spelling for spelling in table if spelling.sign is None or spelling.sign in operations
+        spelling
+        for spelling in table
+        if spelling.required_op is None or spelling.required_op in operations
     )
 
 
@@ -186,12 +190,12 @@ def _recogniser(table: tuple[Spelling, ...], dtypes: Collection[str]) -> Recogni
         if node.out.dtype.name not in dtypes:
             return None
         arguments = _unify(pattern, view_of(node.out), {})
-        if arguments is None or not arguments["x"].has_no_repeated_axes(node.out.shape):
+        if arguments is None or not arguments["x"].has_no_broadcast_axes(node.out.shape):
             return None
         arrays = _arrays(arguments)
         bound_arrays = [bound_array(view.base, context.memo) for view in arrays.values()]
         if any(array is None for array in bound_arrays):
-            is_open = all(is_weight(view.base) for view in arrays.values())
+            is_open = all(depends_on_parameters_only(view.base) for view in arrays.values())
             name = ", ".join(arrays)
             return f"{name} is made from a parameter that has no value yet" if is_open else None
         are_moderate = all(is_moderate(np.asarray(a), allow_zero=True) for a in bound_arrays)
@@ -204,11 +208,11 @@ def _recogniser(table: tuple[Spelling, ...], dtypes: Collection[str]) -> Recogni
         inputs, params = [emit_view(editor, arguments["x"], shape, dtype)], {}
         for name, number in _numbers(arguments).items():
             if number is not None:
-                params[name] = -float(number) if spelling.negative else float(number)
+                params[name] = -float(number) if spelling.negates_arguments else float(number)
                 continue
             record_magnitude_fact(editor, arguments[name].base, allow_zero=True)
             array = emit_view(editor, arguments[name], arguments[name].unbroadcast_shape(shape))
-            is_negated = spelling.negative
+            is_negated = spelling.negates_arguments
             inputs.append(
                 editor.add(ops.neg, [array], array.shape, array.dtype) if is_negated else array
             )

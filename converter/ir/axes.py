@@ -93,7 +93,7 @@ class View(NamedTuple):
         axes of the view. They need not vary along all of them."""
         return not any(group for i, group in enumerate(self.groups) if i not in along)
 
-    def is_writable(self) -> bool:
+    def has_nested_factors(self) -> bool:
         """Return True if the entries along each axis of the base nest without gaps
         (`nested_factors`).
 
@@ -146,7 +146,7 @@ class View(NamedTuple):
         real = {a for a, d in enumerate(self.base.shape) if not dims.is_same_dim(d, 1)}
         return real <= set(self.axes)
 
-    def has_no_repeated_axes(self, shape: Shape) -> bool:
+    def has_no_broadcast_axes(self, shape: Shape) -> bool:
         """Return True if no axis of a view of this shape only repeats one element.
 
         The factors of each axis must account for its full size. An axis along which nothing varies
@@ -360,7 +360,7 @@ class _Digits:
             if dims.all_static((index, size)):
                 index, self.low[i] = divmod(index, size)
             elif not dims.is_same_dim(index, 0):
-                index = dims.exact_quotient(size, index)
+                index = dims.divide_exactly(index, size)
                 if index is None:
                     return False
         self.low[0] = index
@@ -381,14 +381,14 @@ class _Digits:
         stride, inner_steps = dims.as_dim(stride * sign), list[Factor]()
         for i in range(len(self.group) - 1, 0, -1):
             digit_count = self.group[i].size
-            coarser_stride = dims.exact_quotient(digit_count, stride)
+            coarser_stride = dims.divide_exactly(stride, digit_count)
             if coarser_stride is not None:
                 stride = coarser_stride
                 continue
             if dims.is_at_least(digit_count - 1 - stride * (size - 1), 0):
                 return [self._step(i, sign * stride, size), *inner_steps]
-            inner_size = dims.exact_quotient(stride, digit_count)
-            outer_size = None if inner_size is None else dims.exact_quotient(inner_size, size)
+            inner_size = dims.divide_exactly(digit_count, stride)
+            outer_size = None if inner_size is None else dims.divide_exactly(size, inner_size)
             if inner_size is None or outer_size is None:
                 return None
             inner_steps.insert(0, self._step(i, sign * stride, inner_size))

@@ -99,7 +99,7 @@ def dilated_size(size: Dim, inner: int) -> Dim:
     return clip_at_zero(as_dim(size + (size - 1) * inner)) if inner else size
 
 
-def exact_quotient(divisor: Dim, dividend: Dim) -> Dim | None:
+def divide_exactly(dividend: Dim, divisor: Dim) -> Dim | None:
     """Return ``dividend / divisor`` if it is proved to be an integer for all sizes of the named
     dimensions.
 

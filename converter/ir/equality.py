@@ -8,7 +8,7 @@ import numpy as np
 from converter.ir import Graph, Node, Value
 
 
-def merge_equals(graph: Graph) -> bool:
+def merge_common_subexpressions(graph: Graph) -> bool:
     """Merge common subexpressions and equal constants of at most 4096 bytes, in place.
 
     Nodes with bodies are never merged. Nodes in their bodies are merged, also with earlier nodes of

@@ -52,7 +52,7 @@ def run_node(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     return node.meaning(args, params)
 
 
-def run_uncompiled(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+def run_eagerly(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     """Evaluate a node without bodies in numpy, so that nothing is compiled. Return its results as
     numpy arrays.
 
@@ -348,9 +348,7 @@ def compute_array(value: Value, read: Read, memo: dict[int, Any] | None = None) 
     and gets the new ones. No node with bodies or with named dimensions may be among the nodes that
     compute the value.
     """
-    return evaluate_value(
-        value, read, partial(run_uncompiled, sizes={}), {} if memo is None else memo
-    )
+    return evaluate_value(value, read, partial(run_eagerly, sizes={}), {} if memo is None else memo)
 
 
 def bound_array(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None:

@@ -144,7 +144,7 @@ def attention(
     q_heads: int,
     kv_heads: int,
     precision: Any,
-    hides: bool,
+    mask_replaces_scores: bool,
 ) -> jax.Array:
     """Return softmax(q k^T * scale + mask) v, in the layout of ``q``.
 
@@ -152,8 +152,8 @@ def attention(
     than ``q_heads``, groups of query heads share one head of keys and values. The mask is broadcast
     to the scores, [B, q_heads, S of q, S of k]. A nonzero ``softcap`` bounds the scores before the
     mask is added: softcap * tanh(scores / softcap). ``precision`` is the dtype of the scores.
-    ``hides`` is true if the mask of the program replaces scores, whatever their values are. It does
-    not change the result.
+    ``mask_replaces_scores`` is true if the mask of the program replaces scores, whatever their
+    values are. It does not change the result.
     """
     flat = q.ndim == 3
     if flat:
@@ -341,15 +341,15 @@ def conv(
     padding: Any,
     dilation: Any,
     groups: int,
-    spread: Any = None,
+    input_dilation: Any = None,
 ) -> jax.Array:
     """Convolve [batch, channels, space…] with [out, in / groups, space…], and add a bias [out].
 
     ``padding`` has a pair of sizes for each spatial axis. ``dilation`` is the dilation of the
-    kernel, ``spread`` that of ``x`` (None for 1).
+    kernel, ``input_dilation`` that of ``x`` (None for 1).
     """
     y = lax.conv_general_dilated(
-        x, w, strides, padding, spread, dilation, feature_group_count=groups
+        x, w, strides, padding, input_dilation, dilation, feature_group_count=groups
     )
     return y if bias is None else y + bias.reshape(-1, *(1 for _ in strides))
 
@@ -376,7 +376,7 @@ def conv_transpose(
     full_padding = [(n - 1) * d for n, d in zip(space, dilation, strict=True)]
     padding = [(n - low, n - high) for n, (low, high) in zip(full_padding, cuts, strict=True)]
     window = {"padding": padding, "dilation": dilation, "groups": groups}
-    return conv(x, kernel, bias, strides=[1] * len(space), spread=strides, **window)
+    return conv(x, kernel, bias, strides=[1] * len(space), input_dilation=strides, **window)
 
 
 def pool(

@@ -31,11 +31,11 @@ def furthest_view(view: View) -> View:
 
     The search goes up through operations that only move elements, and through concatenations of
     which one operand has all the elements. It stops before the first view that is not writable
-    (`View.is_writable`). Return ``view`` itself if there is no other one.
+    (`View.has_nested_factors`). Return ``view`` itself if there is no other one.
     """
     while (
         inner := view_of_concatenated_operand(view) or view_of_operand(view)
-    ) is not None and inner.is_writable():
+    ) is not None and inner.has_nested_factors():
         view = inner
     return view
 
@@ -135,9 +135,9 @@ def _split_reshape(source: Shape, target: Shape, first: int) -> tuple[Group, ...
             if not queue:
                 return None
             axis, _, size = queue.pop(0)
-            remaining = 1 if dims.is_same_dim(size, unsplit) else dims.exact_quotient(size, unsplit)
+            remaining = 1 if dims.is_same_dim(size, unsplit) else dims.divide_exactly(unsplit, size)
             if remaining is None:
-                remaining, inner = 1, dims.exact_quotient(unsplit, size)
+                remaining, inner = 1, dims.divide_exactly(size, unsplit)
                 if inner is None:
                     return None
                 queue.insert(0, Factor(axis, 1, inner))

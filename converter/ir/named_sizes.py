@@ -178,7 +178,7 @@ SEARCH_RADIUS = 64
 """Largest distance of a searched size from the requested one, or from a number in a constraint."""
 
 
-def nearest_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
+def find_allowed_sizes(requested: Sizes, constraints: Iterable[str]) -> dict[str, int] | None:
     """Return sizes near the requested ones that obey the constraints, or None if none were found.
 
     ``requested`` maps names to sizes. Names that occur only in the constraints are added, with

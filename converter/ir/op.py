@@ -42,7 +42,7 @@ class Op:
 
     An ``elementwise`` operation computes each element of the result from the elements at the same
     position. If it ``broadcasts``, it has several operands, which are broadcast as in numpy. If it
-    ``commutes``, its two operands may be exchanged. If it ``multiplies``, it is a product, a
+    ``commutes``, its two operands may be exchanged. If it ``can_fuse_into_sum``, it is a product, a
     quotient or an integer power, which XLA may fuse into a sum. If it ``moves``, every element of
     the result is an element of the first operand. If it ``reduces``, all elements along the axes in
     its parameter ``axes`` are combined into one element. If it ``forwards``, its results are its
@@ -70,7 +70,7 @@ class Op:
     elementwise: bool = False
     broadcasts: bool = False
     commutes: bool = False
-    multiplies: bool = False
+    can_fuse_into_sum: bool = False
     moves: bool = False
     reduces: bool = False
     forwards: bool = False

@@ -29,13 +29,13 @@ class Editor:
     uses of each value.
 
     A rule sees the operands of a node as rewritten already. New nodes are inserted before the node.
-    ``takes(operator, dtype)`` says whether the runtime supports an ONNX operator in a dtype.
+    ``has_operator(operator, dtype)`` says whether the runtime supports an ONNX operator in a dtype.
     ``uses`` contains, by the value's id, how many times a value was read when the sweep started,
     plus the reads that were added since. Reads that have disappeared are still counted.
     """
 
-    def __init__(self, graph: Graph, takes: SupportsDtype = supports_all) -> None:
-        self.takes = takes
+    def __init__(self, graph: Graph, has_operator: SupportsDtype = supports_all) -> None:
+        self.has_operator = has_operator
         self._replacements: dict[int, Value] = {}
         self._replaced: list[
             Value
@@ -266,17 +266,19 @@ def count_uses(graph: Graph) -> Counter[int]:
     return Counter(map(id, chain(graph.outputs, read, body_outputs)))
 
 
-def sweep(graph: Graph, rules: Mapping[Op, Rule], takes: SupportsDtype = supports_all) -> bool:
+def sweep(
+    graph: Graph, rules: Mapping[Op, Rule], has_operator: SupportsDtype = supports_all
+) -> bool:
     """Apply to each node the rule for its operation, once, in topological order and in place.
 
     ``rules`` contains the rule of each operation. The nodes of bodies are visited before the node
-    that has the bodies. Nodes that rules add are not visited. ``takes(operator, dtype)`` says
-    whether the runtime supports an ONNX operator in a dtype. Return True if any node was replaced.
-    Nodes that nothing reads any more are left in the graph.
+    that has the bodies. Nodes that rules add are not visited. ``has_operator(operator, dtype)``
+    says whether the runtime supports an ONNX operator in a dtype. Return True if any node was
+    replaced. Nodes that nothing reads any more are left in the graph.
     """
     if rules.keys().isdisjoint([node.op for node in graph.walk()]):
         return False
-    editor = Editor(graph, takes)
+    editor = Editor(graph, has_operator)
     _sweep(graph, rules, editor)
     return editor.changed
 

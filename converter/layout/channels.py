@@ -129,7 +129,7 @@ def _reduce_before_transpose(node: Node, editor: Editor) -> Value | None:
     )
 
 
-def _keeps_order(order: Sequence[int], axes: Sequence[int]) -> bool:
+def _restores_order(order: Sequence[int], axes: Sequence[int]) -> bool:
     """Return True if a reduction of a transposed value leaves its axes in the order that they have
     before the transpose.
 
@@ -218,13 +218,15 @@ def _cheapest_order(
     for value in entering.values():
         # An operand with fewer axes is broadcast, so the order of its axes does not determine the
         # order of the region.
-        if (order := _channels_order(value.node)) is not None and len(order) == nodes[0].out.rank:
+        if (order := _transpose_permutation(value.node)) is not None and len(order) == nodes[
+            0
+        ].out.rank:
             other_readers = (r for r in readers[id(value)] if id(r) not in region_nodes)
             # A transpose that other nodes read cannot be removed, unless these nodes are
             # transposes, which are merged with it.
-            votes[order] += all(_channels_order(reader) for reader in other_readers)
+            votes[order] += all(_transpose_permutation(reader) for reader in other_readers)
     for _, outer_readers in leaving:
-        reader_orders = {_channels_order(reader) for reader in outer_readers}
+        reader_orders = {_transpose_permutation(reader) for reader in outer_readers}
         votes.update(inverse_order(order) for order in reader_orders if order is not None)
     for order, saved in votes.most_common():
         if saved > sum(_border_costs(entering.values(), leaving, order)):
@@ -267,7 +269,7 @@ def _small_axis_first_order(
         outer_readers = [r for r in readers[id(node.out)] if id(r) not in region_nodes]
         sums = [r for r in outer_readers if r is not None and r.op.reduces]
         saved += sum(prod(node.out.shape) for _ in sums)
-        cost += sum(prod(r.out.shape) for r in sums if not _keeps_order(order, r.params["axes"]))
+        cost += sum(prod(r.out.shape) for r in sums if not _restores_order(order, r.params["axes"]))
         cost += prod(node.out.shape) if len(sums) < len(outer_readers) else 0
     return order if saved > 2 * cost else None
 
@@ -309,7 +311,7 @@ def _border_costs(
     inverse = inverse_order(order)
     for value in entering:
         ones = (*(1,) * (len(order) - value.rank), *value.shape)
-        yield _channels_order(value.node) != order and not moves_only_ones(ones, inverse)
+        yield _transpose_permutation(value.node) != order and not moves_only_ones(ones, inverse)
     for value, outer_readers in leaving:
         needs_transpose = any(
             not _accepts_order(reader, order, inverse) for reader in outer_readers
@@ -326,11 +328,11 @@ def _accepts_order(reader: Node | None, order: Order, inverse: Order) -> bool:
     if reader is None:
         return False
     if reader.op.reduces:
-        return _keeps_order(order, reader.params["axes"])
-    return _channels_order(reader) == inverse
+        return _restores_order(order, reader.params["axes"])
+    return _transpose_permutation(reader) == inverse
 
 
-def _channels_order(node: Node | None) -> Order | None:
+def _transpose_permutation(node: Node | None) -> Order | None:
     """Return the permutation of a transpose, or None for other nodes and for None."""
     if node is None or node.op is not ops.transpose:
         return None

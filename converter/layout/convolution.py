@@ -35,12 +35,12 @@ class ConvolutionWindow:
     groups: int
 
 
-def emit_convolution(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
+def emit_convolution(node: Node, editor: Editor, has_operator: SupportsDtype) -> Value:
     """Emit a convolution as ``Conv`` or ``ConvTranspose``, or as a product with patches.
 
     The product is for dtypes that have no operator in the target, such as integers. A convolution
-    with a kernel of named size is always emitted as the operator. ``takes`` returns True if the
-    target has an operator for a dtype.
+    with a kernel of named size is always emitted as the operator. ``has_operator`` returns True if
+    the target has an operator for a dtype.
     """
     numbers = node.params["dimension_numbers"]
     x, w = (editor.convert(v, node.out.dtype) for v in node.inputs)
@@ -63,8 +63,8 @@ def emit_convolution(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
         window = ConvolutionWindow((1,), ((0, 0),), (1,), (1,), window.groups)
     operator_shape = shape if x.rank == len(shape) else (*shape, 1)
     # There is no convolution operator for integers.
-    has_operator = is_float(x.dtype) and takes("Conv", x.dtype)
-    if has_operator or not dims.all_static(w.shape[2:]):
+    is_supported = is_float(x.dtype) and has_operator("Conv", x.dtype)
+    if is_supported or not dims.all_static(w.shape[2:]):
         out = _convolve_by_operator(editor, x, w, window, operator_shape)
     else:
         out = _convolve_by_patches(editor, x, w, window, operator_shape)
@@ -74,7 +74,7 @@ def emit_convolution(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
 def _batch_to_channels(editor: Editor, x: Value, groups: int) -> Value:
     """Move groups of the batch to groups of channels: [groups * n, c, …] -> [n, groups * c, …]."""
     batch, channels, *space = x.shape
-    group_batch = dims.exact_quotient(groups, batch)
+    group_batch = dims.divide_exactly(batch, groups)
     split, order = (groups, group_batch, channels, *space), (1, 0, *range(2, x.rank + 1))
     return rearrange(editor, x, split, order, (group_batch, groups * channels, *space))
 
@@ -146,7 +146,7 @@ def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | No
     if all(s == 1 for s in window.input_dilation) or any(s != 1 for s in window.strides):
         return None
     cuts: list[tuple[int, int]] = []
-    for size, dilation, (low, high), spread in zip(
+    for size, dilation, (low, high), input_dilation in zip(
         kernel, window.dilation, window.padding, window.input_dilation, strict=True
     ):
         if not dims.all_static((size, low, high)):
@@ -154,7 +154,7 @@ def _transposed_cuts(window: ConvolutionWindow, kernel: dims.Shape) -> Pads | No
         full_padding = (size - 1) * dilation
         # If the cut at the end is negative, it is passed as ``output_padding``, which has to be
         # smaller than the stride.
-        if low > full_padding or full_padding - high <= -spread:
+        if low > full_padding or full_padding - high <= -input_dilation:
             return None
         cuts.append((full_padding - low, full_padding - high))
     return tuple(cuts)

@@ -15,13 +15,13 @@ from converter.ir.rewrite import Editor, SupportsDtype
 from converter.layout.pooling import from_image, to_image
 
 
-def emit_rotary(node: Node, editor: Editor, takes: SupportsDtype) -> Value:
+def emit_rotary(node: Node, editor: Editor, has_operator: SupportsDtype) -> Value:
     """Emit a rotary embedding as a 4-D operator, or as elementwise arithmetic if the target has
     none.
 
-    ``takes`` returns True if the target has an operator for a dtype.
+    ``has_operator`` returns True if the target has an operator for a dtype.
     """
-    if not takes("RotaryEmbedding", node.out.dtype):
+    if not has_operator("RotaryEmbedding", node.out.dtype):
         return _expand_rotary(node, editor)
     x, *tables = node.inputs
     *batch, seq = node.params["positions"]

@@ -12,17 +12,17 @@ from converter.ir.rewrite import Editor, Rule, SupportsDtype
 from converter.ir.scalars import scalar
 
 
-def emit_group_norm(node: Node, editor: Editor, takes: SupportsDtype) -> Value | None:
+def emit_group_norm(node: Node, editor: Editor, has_operator: SupportsDtype) -> Value | None:
     """Rewrite a group norm in a form that the target has, with a bias.
 
     If the target has GroupNormalization, or there is one channel for each group, the norm gets a
     bias of zero; return None if it has a bias already. Otherwise return a norm with one channel for
-    each group, followed by the scale and the bias. ``takes`` returns True if the target has an
-    operator for a dtype.
+    each group, followed by the scale and the bias. ``has_operator`` returns True if the target has
+    an operator for a dtype.
     """
     x, scale, *bias = node.inputs
     groups, channels = node.params["groups"], x.shape[1]
-    if dims.is_same_dim(groups, channels) or takes("GroupNormalization", x.dtype):
+    if dims.is_same_dim(groups, channels) or has_operator("GroupNormalization", x.dtype):
         return _add_zero_bias(node, editor)
     group_size = dims.size_product((channels // groups, *x.shape[2:]))
     split = editor.reshape(x, (x.shape[0], groups, group_size))

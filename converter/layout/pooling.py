@@ -122,7 +122,7 @@ def _has_pool_operator(
     dilated = kind.pool is ops.sum_pool and any(d != 1 for d in window.params["dilation"])
     return (
         is_float(dtype)
-        and target.takes(operator_name(kind.pool), dtype, opset)
+        and target.has_operator(operator_name(kind.pool), dtype, opset)
         and len(window.axes) <= 3
         and any(s != 1 for s in window.params["size"])
         and not (dilated and opset < DILATED_AVERAGE_SINCE)
@@ -173,14 +173,14 @@ def _prepare_window(node: Node, editor: Editor, filler: Any) -> tuple[Value, Poo
     operand. ``filler`` is the number of the new elements.
     """
     x, p, rank = node.inputs[-1], node.params, node.inputs[-1].rank
-    spread = tuple(p.get("base_dilation") or (1,) * rank)
+    input_dilation = tuple(p.get("base_dilation") or (1,) * rank)
     dilation = tuple(p.get("window_dilation") or (1,) * rank)
     size, strides = tuple(p["window_dimensions"]), tuple(p["window_strides"])
     padding: Pads = tuple((dims.as_dim(a), dims.as_dim(b)) for a, b in p["padding"])
     ends = [(v, s) for pair, s in zip(padding, size, strict=True) for v in pair]
     is_operator_padding = all(dims.is_static(v) and 0 <= v < s for v, s in ends)
-    if not is_operator_padding or any(s != 1 for s in spread):
-        x = pad_space(editor, x, padding, spread, filler, first=0)
+    if not is_operator_padding or any(s != 1 for s in input_dilation):
+        x = pad_space(editor, x, padding, input_dilation, filler, first=0)
         padding = ((0, 0),) * rank
     axes = tuple(i for i in range(rank) if size[i] != 1 or strides[i] != 1 or padding[i] != (0, 0))
     params = {"size": size, "strides": strides, "padding": padding, "dilation": dilation}

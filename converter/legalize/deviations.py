@@ -49,10 +49,10 @@ def _may_have_nan(node: Node) -> bool:
 def _propagate_nan(node: Node, editor: Editor) -> Value:
     """Rewrite a maximum or minimum along axes so that it is NaN if any element is NaN."""
     (x,), out = node.inputs, editor.copy_with_operands(node, node.inputs)
-    extreme = editor.add(
+    any_nan = editor.add(
         ops.reduce_or, [editor.compare(ops.ne, x, x)], out.shape, np.bool_, node.params
     )
-    return editor.where(extreme, const(math.nan, out.dtype), out)
+    return editor.where(any_nan, const(math.nan, out.dtype), out)
 
 
 def _propagate_nan_position(node: Node, editor: Editor) -> Value:
@@ -174,7 +174,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ),
     ops.attention: Deviation(
         "a score that is NaN or infinite counts in an Attention whose mask hides it",
-        affects=lambda node: node.params["hides"],
+        affects=lambda node: node.params["mask_replaces_scores"],
     ),
     ops.rotary: Deviation(
         "NaN or an infinity in a token that is not rotated makes NaN of both elements of its pair",

@@ -64,7 +64,7 @@ def unreliable_promises(graph: Graph) -> set[int]:
     masked_ids = masked_values(graph)
     gathers = [n for n in promises if n.op is ops.gather and id(n) not in doubted_ids]
     doubted_ids |= {id(n) for n in gathers if id(n.out) in masked_ids}
-    return doubted_ids | _masked_by_bounds_tests(
+    return doubted_ids | _find_gathers_masked_by_tests(
         [n for n in gathers if id(n) not in doubted_ids], graph, body_operands
     )
 
@@ -109,7 +109,7 @@ def _index_sources(value: Value) -> list[Value]:
     return []
 
 
-def _masked_by_bounds_tests(
+def _find_gathers_masked_by_tests(
     gathers: Sequence[Node], graph: Graph, body_operands: Mapping[int, Value]
 ) -> set[int]:
     """Return the ids of those ``gathers`` from whose result, or values computed from it, a mask
@@ -119,7 +119,7 @@ def _masked_by_bounds_tests(
     """
     masked_ids: set[int] = set()
     nodes = graph.walk() if gathers else ()
-    operands = [pair for n in nodes for pair in (*_masked_operands(n), *_summed_operands(n))]
+    operands = [pair for n in nodes for pair in (*_masked_operands(n), *_contraction_operands(n))]
     for mask, value in operands:
         tested = [
             n for n in gathers if id(n) not in masked_ids and _tests_bounds(mask, n, body_operands)
@@ -242,7 +242,7 @@ def _masked_operands(node: Node) -> Iterator[tuple[Value, Value]]:
     0. The operand is a case of the selection, or the other factor.
     """
     if node.op is ops.select_n:
-        yield from ((node.inputs[0], case) for case in _separate_cases(node.inputs[1:]))
+        yield from ((node.inputs[0], case) for case in _excludable_cases(node.inputs[1:]))
     if node.op is ops.mul:
         yield from _multiplied_operands(node)
 
@@ -255,7 +255,7 @@ def _multiplied_operands(node: Node) -> Iterator[tuple[Value, Value]]:
             yield mask, value
 
 
-def _summed_operands(node: Node) -> Iterator[tuple[Value, Value]]:
+def _contraction_operands(node: Node) -> Iterator[tuple[Value, Value]]:
     """Yield the pairs of `_multiplied_operands` if the node is a contraction, else none.
 
     A mask excludes elements there too, because the sums ignore products with zero.
@@ -264,7 +264,7 @@ def _summed_operands(node: Node) -> Iterator[tuple[Value, Value]]:
         yield from _multiplied_operands(node)
 
 
-def _separate_cases(cases: list[Value]) -> Iterator[Value]:
+def _excludable_cases(cases: list[Value]) -> Iterator[Value]:
     """Yield the cases of a selection, but not the two cases ``i + n`` and ``i`` of ``where(i < 0, i
     + n, i)``.
 

@@ -23,11 +23,15 @@ def _bound_node(node: Node) -> bool:
     """Set the ranges of the inputs of a loop's bodies. Return True if any range is new."""
     bounds = _scan_ranges(node) if node.op is ops.scan else _while_ranges(node)
     return any(
-        [_narrow_range(value, interval) for value, interval in bounds if is_integer(value.dtype)]
+        [
+            _set_known_bounds(value, interval)
+            for value, interval in bounds
+            if is_integer(value.dtype)
+        ]
     )
 
 
-def _narrow_range(value: Value, interval: Range) -> bool:
+def _set_known_bounds(value: Value, interval: Range) -> bool:
     """Set the range of a value to an interval, cut to the limits of its dtype. An earlier range is
     replaced.
 

@@ -28,7 +28,7 @@ MAX_CONSTANT_STEPS = 1 << 16
 """Largest number of steps for which the values of a counter are written into the file."""
 
 
-def count_steps(scan: Scan, _: Editor) -> bool:
+def replace_counters(scan: Scan, _: Editor) -> bool:
     """Replace states that increase by a constant in each step by scanned arrays of their values.
 
     The states are integer scalars with a constant start. Return True if there were any. A loop of
@@ -65,7 +65,7 @@ def _increment(carry: Carry) -> float | None:
     return scalar(other)
 
 
-def has_states(scan: Scan, editor: Editor) -> bool:
+def needs_loop(scan: Scan, editor: Editor) -> bool:
     """Return True if a result that is read may depend on a state that changes and is not a counter.
 
     Return True for every loop of more than `MAX_CONSTANT_STEPS` steps.
@@ -172,7 +172,7 @@ def _step_entry(array: Value, step: int, editor: Editor) -> Value:
 
 LOOP_RULES: tuple[Callable[[Scan, Editor], bool], ...] = (
     drop_states,
-    count_steps,
+    replace_counters,
     move_invariants,
     batch_stateless_nodes,
     defer_results,
@@ -205,14 +205,14 @@ def _batch_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
     """Return the results of a scan without states as one batch.
 
     States that are counters or do not change are allowed. Return None if the scan has other states
-    (`has_states`), or nodes that cannot be batched.
+    (`needs_loop`), or nodes that cannot be batched.
     """
     scan = Scan.from_node(node, editor)
-    if scan is None or has_states(scan, editor):
+    if scan is None or needs_loop(scan, editor):
         return None
     if not all(is_batchable(inner, scan.length) for inner in scan.nodes):
         return None
-    for step in (drop_states, count_steps, move_invariants):
+    for step in (drop_states, replace_counters, move_invariants):
         step(scan, editor)
     batch_before_loop(scan, list(scan.nodes), editor)
     return _rewrite_scan(scan, node, editor)

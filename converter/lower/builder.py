@@ -29,7 +29,7 @@ class ModelState:
     - `constants`: the initializers of constants, by dtype, shape and bytes.
     - `sizes`: the int64 vectors that are already emitted for dimensions, by their text.
     - `origins`: for each named dimension, the input and the axis from which it is computed.
-    - `counts`: how many names of each stem were returned by `fresh`.
+    - `counts`: how many names of each stem were returned by `unused_name`.
     - `errors`: if it is a list, errors for nodes that cannot be lowered are added to it instead of
       raised.
     - `domains`: the version of each operator domain other than ONNX's.
@@ -54,7 +54,7 @@ class ModelState:
     # The names of inputs, parameters and outputs, and each of their beginnings before a "_".
     reserved: frozenset[str] = frozenset()
 
-    def fresh(self, stem: str) -> str:
+    def unused_name(self, stem: str) -> str:
         """Return an unused name ``stem_0``, ``stem_1`` …, the same on every run.
 
         No input, parameter or output has this name, alone or followed by ``_``.
@@ -94,9 +94,9 @@ class Builder:
         """The first output of the node being lowered, with its shape and dtype."""
         return self.node.outputs[0]
 
-    def takes(self, operator: str, dtype: Any) -> bool:
+    def has_operator(self, operator: str, dtype: Any) -> bool:
         """Return True if the target supports the ONNX operator for this dtype at this opset."""
-        return self.shared.target.takes(operator, dtype, self.opset)
+        return self.shared.target.has_operator(operator, dtype, self.opset)
 
     def operand(self, index: int = 0) -> Value:
         """Return an operand of the node being lowered, with its shape and dtype."""
@@ -130,7 +130,7 @@ class Builder:
             self.shared.domains[domain] = version
         present = {k: v for k, v in attributes.items() if v is not None}
         self._check_attributes(name, present)
-        label = self.shared.fresh(name)
+        label = self.shared.unused_name(name)
         results = self.tape.op_multi_out(
             name, list(inputs), attributes=present, num_outputs=outputs, name=label, domain=domain
         )
@@ -164,7 +164,7 @@ class Builder:
         array = np.ascontiguousarray(np.asarray(array, dtype)).reshape(np.shape(array))
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self.shared.constants:
-            name = self.shared.fresh("const")
+            name = self.shared.unused_name("const")
             self.shared.constants[key] = self.shared.main.initializer(ir.tensor(array, name=name))
         return self.shared.constants[key]
 
@@ -325,7 +325,7 @@ class Builder:
             if self.shared.errors is None:
                 raise
             self.shared.errors.append(error)
-            results = [ir.Value(name=self.shared.fresh("refused")) for _ in node.outputs]
+            results = [ir.Value(name=self.shared.unused_name("refused")) for _ in node.outputs]
         self.node = node
         return [results] if isinstance(results, ir.Value) else results
 
@@ -353,7 +353,7 @@ class Builder:
         The inputs are first ``extra`` (for each input a name, a shape and a dtype), then the inputs
         of the body. Their names begin with ``name`` and a number. The body is not lowered.
         """
-        label = self.shared.fresh(name)
+        label = self.shared.unused_name(name)
         body_inputs = [(v.name or f"in_{i}", v.shape, v.dtype) for i, v in enumerate(body.inputs)]
         types = ((f"{label}_{stem}", shape, dtype) for stem, shape, dtype in (*extra, *body_inputs))
         return self.nested(), [
@@ -373,7 +373,7 @@ class Builder:
         for value in outputs:
             is_emitted = id(value) in emitted and value not in results
             results.append(value if is_emitted else self._copy(value))
-        return ir.Graph(inputs, results, nodes=self.tape.nodes, name=self.shared.fresh(name))
+        return ir.Graph(inputs, results, nodes=self.tape.nodes, name=self.shared.unused_name(name))
 
     def _copy(self, value: ir.Value) -> ir.Value:
         """Emit a copy of a value by ``Identity``, with the same dtype and shape."""

@@ -106,12 +106,12 @@ def _(
     q_heads: int,
     kv_heads: int,
     precision: Any,
-    hides: bool,
+    mask_replaces_scores: bool,
 ) -> ir.Value:
     """Lower attention to ``Attention``. Attributes that have ONNX's default value are omitted.
 
-    The numbers of heads are needed only if the operands are 3-D. ``hides`` does not change the
-    operator.
+    The numbers of heads are needed only if the operands are 3-D. ``mask_replaces_scores`` does not
+    change the operator.
     """
     is_flat = b.out.rank == 3
     width = b.operand().shape[-1]
@@ -210,7 +210,7 @@ def _(b: Builder, x: ir.Value, *, axes: tuple[int, ...], sizes: Any, kinds: Any)
     """
     del sizes
     before, after = b.operand().shape, b.out.shape
-    is_integer_scale = all(dims.exact_quotient(before[i], after[i]) is not None for i in axes)
+    is_integer_scale = all(dims.divide_exactly(after[i], before[i]) is not None for i in axes)
     repeated = INTEGER_SCALE_ATTRIBUTES if is_integer_scale and kinds[0][0] == "nearest" else {}
     return b.op("Resize", x, None, None, b.ints(after), **(RESIZE_ATTRIBUTES[kinds[0]] | repeated))
 
@@ -291,7 +291,7 @@ def _(
     **Raises** `UnsupportedError` if the target has no operator for the dtype.
     """
     name = operator_name(b.node.op)
-    if not (is_float(b.out.dtype) and b.takes(name, b.out.dtype)):
+    if not (is_float(b.out.dtype) and b.has_operator(name, b.out.dtype)):
         reason = f"{b.shared.target.name} has no {name} for it, and the kernel's size is not known"
         raise unsupported(b.node, b.opset, reason)
     kernel, ends = b.operand(1).shape[2:], padding or [(low, max(high, 0)) for low, high in cuts]

@@ -80,7 +80,7 @@ class Term:
 
     def supports(self, operator: str) -> bool:
         """Return True if the target supports the ONNX operator for this term's dtype."""
-        return self._b.takes(operator, self.dtype)
+        return self._b.has_operator(operator, self.dtype)
 
     def where(self, yes: TermOperand, no: TermOperand) -> Term:
         """Return ``yes`` where this term, a condition, is true, else ``no``.

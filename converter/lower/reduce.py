@@ -60,7 +60,7 @@ def _(b: Builder, x: ir.Value, *, axes: Axes) -> ir.Value:
         count = b.op("ReduceSum", b.cast(x, np.int32), b.ints(axes), keepdims=0)
         return b.cast(b.op("Mod", count, b.const(2, np.int32)), np.bool_)
     name = "ReduceMin" if b.node.op is ops.reduce_and else "ReduceMax"
-    numbers = b.cast(x, np.uint8 if b.takes(name, np.uint8) else np.int32)
+    numbers = b.cast(x, np.uint8 if b.has_operator(name, np.uint8) else np.int32)
     if b.opset < 18:
         return b.cast(b.op(name, numbers, axes=list(axes), keepdims=0), np.bool_)
     return b.cast(b.op(name, numbers, b.ints(axes), keepdims=0), np.bool_)

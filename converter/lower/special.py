@@ -19,7 +19,7 @@ def expm1_formula(x: Term) -> Term:
     return (x * 0.5).apply("Tanh") * (x.apply("Exp") + 1)
 
 
-def sign_formula(x: Term) -> Term:
+def sign_or_one_formula(x: Term) -> Term:
     """Return -1 where a number is negative, else 1 (also for zeros and NaN)."""
     return (x < 0).where(-1, x.number(1))
 
@@ -54,7 +54,7 @@ def atan_formula(x: Term) -> Term:
     residual = big.where(ATAN_RESIDUAL, middle.where(ATAN_RESIDUAL / 2, x.number(0)))
     square = z * z
     ratio = square.ratio(c.ATAN)
-    return sign_formula(x) * (base + (z * square * ratio + residual + z))
+    return sign_or_one_formula(x) * (base + (z * square * ratio + residual + z))
 
 
 def tan_formula(x: Term) -> Term:
@@ -68,7 +68,7 @@ def _sinh(x: Term) -> Term:
     size = abs(x)
     exp_minus_one = expm1_formula(size)
     small = (exp_minus_one + exp_minus_one / (exp_minus_one + 1)) * 0.5
-    return sign_formula(x) * (size >= 22).where(_half_exp(size), small)
+    return sign_or_one_formula(x) * (size >= 22).where(_half_exp(size), small)
 
 
 def _cosh(x: Term) -> Term:
@@ -93,7 +93,9 @@ def _asinh(x: Term) -> Term:
     size = abs(x)
     square = size * size
     small = log1p_formula(size + square / ((square + 1).apply("Sqrt") + 1))
-    return sign_formula(x) * (size >= NEGLIGIBLE_ONE).where(size.apply("Log") + math.log(2), small)
+    return sign_or_one_formula(x) * (size >= NEGLIGIBLE_ONE).where(
+        size.apply("Log") + math.log(2), small
+    )
 
 
 def _acosh(x: Term) -> Term:
@@ -108,7 +110,7 @@ def _atanh(x: Term) -> Term:
     """Return the inverse hyperbolic tangent, ``log1p(2 |x| / (1 - |x|)) / 2`` with the sign of
     x."""
     size = abs(x)
-    return sign_formula(x) * 0.5 * log1p_formula(2.0 * size / (1 - size))
+    return sign_or_one_formula(x) * 0.5 * log1p_formula(2.0 * size / (1 - size))
 
 
 formulas(
@@ -264,7 +266,7 @@ def _erfc(x: Term, double: bool | None = None) -> Term:
 def _erf(x: Term) -> Term:
     """Return erf(x) to double precision."""
     size = abs(x)
-    outer = sign_formula(x) * (1 - _erfc(size, double=True))
+    outer = sign_or_one_formula(x) * (1 - _erfc(size, double=True))
     return (size < 1).where(_small_erf_64(x), outer)
 
 

@@ -205,7 +205,7 @@ class Metadata:
 MetadataArgument: TypeAlias = Metadata | Mapping[str, str] | None
 
 
-def metadata_of(metadata: MetadataArgument) -> Metadata:
+def to_metadata(metadata: MetadataArgument) -> Metadata:
     """Return metadata for an argument that may be metadata, a mapping of properties, or None.
 
     A mapping is converted to metadata with these properties, and None to metadata without

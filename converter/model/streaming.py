@@ -53,14 +53,14 @@ def write_single(model: ir.Model, path: Path, on_write: WrittenCallback | None =
         on_write: called with the name of the file and its next bytes, from a separate thread.
     """
     tensors = initial_tensors(model)
-    proto = with_external(model, tensors, path.name)
+    proto = to_proto_with_external(model, tensors, path.name)
     frames = [_frame(stub, t) for stub, t in zip(proto.graph.initializer, tensors, strict=True)]
     proto.graph.ClearField("initializer")
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
     body = sum(len(f) + t.nbytes for f, t in zip(frames, tensors, strict=True))
     with open_writer(path, on_write) as write:
-        write(proto.SerializeToString() + _tagged(MODEL_GRAPH, len(graph) + body) + graph)
+        write(proto.SerializeToString() + _field_prefix(MODEL_GRAPH, len(graph) + body) + graph)
         for frame, tensor in zip(frames, tensors, strict=True):
             write(frame)
             _write_data(tensor, write)
@@ -82,7 +82,7 @@ def write_with_sidecar(
     with open_writer(sidecar, on_write) as write:
         for tensor in tensors:
             _write_data(tensor, write)
-    proto = with_external(model, tensors, sidecar.name)
+    proto = to_proto_with_external(model, tensors, sidecar.name)
     with open_writer(path, on_write) as write:
         write(proto.SerializeToString())
 
@@ -103,11 +103,11 @@ def _frame(stub: Any, tensor: ir.TensorProtocol) -> bytes:
     stub.ClearField("external_data")
     stub.ClearField("data_location")
     head = stub.SerializeToString()
-    data = _tagged(TENSOR_RAW_DATA, tensor.nbytes)
-    return _tagged(GRAPH_INITIALIZER, len(head) + len(data) + tensor.nbytes) + head + data
+    data = _field_prefix(TENSOR_RAW_DATA, tensor.nbytes)
+    return _field_prefix(GRAPH_INITIALIZER, len(head) + len(data) + tensor.nbytes) + head + data
 
 
-def _tagged(tag: int, length: int) -> bytes:
+def _field_prefix(tag: int, length: int) -> bytes:
     """Return the bytes before a protobuf field: its tag and the length of its content."""
     return _varint(tag) + _varint(length)
 
@@ -124,7 +124,9 @@ def _varint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], location: str) -> Any:
+def to_proto_with_external(
+    model: ir.Model, tensors: Sequence[ir.TensorProtocol], location: str
+) -> Any:
     """Return the protobuf message of a model in which some tensors are stored outside.
 
     Arguments:
@@ -135,7 +137,10 @@ def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], locatio
     values = list(model.graph.initializers.values())
     tensors_by_value = [value.const_value for value in values]
     offsets = accumulate((tensor.nbytes for tensor in tensors), initial=0)
-    stubs = {id(t): _stub(t, location, offset) for t, offset in zip(tensors, offsets, strict=False)}
+    stubs = {
+        id(t): _external_reference(t, location, offset)
+        for t, offset in zip(tensors, offsets, strict=False)
+    }
     try:
         for value in values:
             value.const_value = stubs.get(id(value.const_value), value.const_value)
@@ -145,7 +150,7 @@ def with_external(model: ir.Model, tensors: Sequence[ir.TensorProtocol], locatio
             value.const_value = tensor
 
 
-def _stub(tensor: ir.TensorProtocol, location: str, offset: int) -> ir.ExternalTensor:
+def _external_reference(tensor: ir.TensorProtocol, location: str, offset: int) -> ir.ExternalTensor:
     """Return a reference to a tensor in the file ``location`` at an offset in bytes."""
     shape, name = ir.Shape(tensor.shape.numpy()), tensor.name or ""
     return ir.ExternalTensor(location, offset, tensor.nbytes, tensor.dtype, shape=shape, name=name)

@@ -85,7 +85,7 @@ def run_passes(
             also if the opset does not allow the pass. A repeated pass has a name such as
             ``canonicalize (2)``.
     """
-    silent_settings, run_counts = settings.at_opset(settings.version), Counter[str]()
+    silent_settings, run_counts = settings.at_opset(settings.selected_opset), Counter[str]()
 
     def run_step(step: Pass) -> bool:
         run_counts[step.name] += 1
@@ -114,8 +114,8 @@ def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
     newer opset are counted. The graph is canonicalized after a change if ``step.canonical`` is
     true.
     """
-    if settings.version < step.since:
-        _note_newer(graph, settings, step)
+    if settings.selected_opset < step.since:
+        _count_newer(graph, settings, step)
         return False
     changed = bool(step.run(graph, settings))
     if changed and step.canonical:
@@ -123,7 +123,7 @@ def _is_changed_by(step: Pass, graph: Graph, settings: PassSettings) -> bool:
     return changed
 
 
-def _note_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
+def _count_newer(graph: Graph, settings: PassSettings, step: Pass) -> None:
     """Count the operators that a pass would emit at a newer opset, by running it on a copy of the
     graph.
 

@@ -71,7 +71,7 @@ class PassSettings:
         return find_target(self.target)
 
     @property
-    def version(self) -> int:
+    def selected_opset(self) -> int:
         """The requested opset, or the target's default."""
         return self.runtime.select_opset(self.opset)
 
@@ -80,10 +80,10 @@ class PassSettings:
         """The requested layout of attention operands, or the target's default."""
         return self.attention_layout or self.runtime.attention_layout
 
-    def takes(self, operator: str, dtype: Any) -> bool:
+    def has_operator(self, operator: str, dtype: Any) -> bool:
         """Return True unless the target lacks an ONNX operator for a dtype at the opset of the
-        conversion (``Target.takes``)."""
-        return self.runtime.takes(operator, dtype, self.version)
+        conversion (``Target.has_operator``)."""
+        return self.runtime.has_operator(operator, dtype, self.selected_opset)
 
     def fuses(self, name: str) -> bool:
         """Return True if structures of this name are fused. This is the case if all structures are
@@ -121,10 +121,10 @@ class PassSettings:
             operator: the ONNX operator.
             count: the number of operators that would be emitted.
         """
-        is_available = opset in self.runtime.opsets and self.runtime.takes(
+        is_available = opset in self.runtime.opsets and self.runtime.has_operator(
             operator, "float32", opset
         )
-        if self.version < opset and count and is_available:
+        if self.selected_opset < opset and count and is_available:
             self.newer.setdefault(opset, Counter())[operator] += count
 
     def at_opset(self, opset: int) -> Self:

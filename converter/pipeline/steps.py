@@ -100,11 +100,14 @@ def recogniser_pass(
 
     def run(graph: Graph, settings: PassSettings) -> bool:
         selected = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        rules, takes = recogniser_rules(selected, settings.near_misses), cache(settings.takes)
-        changed = bool(selected) and sweep(graph, rules, takes)
+        rules, has_operator = (
+            recogniser_rules(selected, settings.near_misses),
+            cache(settings.has_operator),
+        )
+        changed = bool(selected) and sweep(graph, rules, has_operator)
         if changed:
             drop_dead(graph)
-        report_look_alikes(graph, selected, settings.near_misses, takes)
+        report_look_alikes(graph, selected, settings.near_misses, has_operator)
         return changed
 
     return run
@@ -150,7 +153,7 @@ def name_calls(graph: Graph, settings: PassSettings) -> bool:
     registered = (
         entry.recogniser
         for entry in user_recognisers.REGISTERED_FUNCTIONS
-        if entry.calls and entry.since <= settings.version
+        if entry.calls and entry.since <= settings.selected_opset
     )
     changed = recogniser_pass(*known_calls, *registered)(graph, settings)
     return _sweep_and_prune(graph, {ops.named_call: named_calls.inline_call}) or changed
@@ -168,7 +171,7 @@ def fuse_resampling(graph: Graph, settings: PassSettings) -> bool:
     # strict conversion therefore keeps the products.
     products = {} if settings.strict else {"resize": resampling.RESAMPLING}
     return recogniser_pass(
-        resize.resize_recogniser(settings.version, settings.strict), sampling, **products
+        resize.resize_recogniser(settings.selected_opset, settings.strict), sampling, **products
     )(graph, settings)
 
 
@@ -180,10 +183,10 @@ def apply_user_recognisers(graph: Graph, settings: PassSettings) -> bool:
     """
     formulas = [s for s in user_recognisers.REGISTERED_FORMULAS if settings.fuses(s.op.structure)]
     near_misses = settings.near_misses
-    changed = spelling.recognise_spellings(graph, formulas, settings.version, near_misses)
-    spelling.report_other_dtypes(graph, formulas, settings.version, near_misses)
+    changed = spelling.recognise_spellings(graph, formulas, settings.selected_opset, near_misses)
+    spelling.report_other_dtypes(graph, formulas, settings.selected_opset, near_misses)
     for entry in user_recognisers.REGISTERED_FUNCTIONS:
-        if entry.since <= settings.version and not entry.calls:
+        if entry.since <= settings.selected_opset and not entry.calls:
             changed |= recogniser_pass(**{entry.name: entry.recogniser})(graph, settings)
     return changed
 
@@ -200,17 +203,17 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
         for spelling in activations.SPELLINGS_OF_ACTIVATIONS
         if spelling.op not in avoided and settings.fuses(spelling.op.structure)
     ]
-    _note_newer_activations(graph, table, settings)
+    _count_newer_activations(graph, table, settings)
     near_misses = settings.near_misses
-    renamed = spelling.recognise_spellings(graph, table, settings.version, near_misses)
-    spelling.report_other_dtypes(graph, table, settings.version, near_misses)
-    uses_softplus = settings.fuses(ops.softplus.structure) and settings.takes(
+    renamed = spelling.recognise_spellings(graph, table, settings.selected_opset, near_misses)
+    spelling.report_other_dtypes(graph, table, settings.selected_opset, near_misses)
+    uses_softplus = settings.fuses(ops.softplus.structure) and settings.has_operator(
         "Softplus", np.float32
     )
     return (uses_softplus and _sweep_and_prune(graph, activations.SOFTPLUS_RULES)) or renamed
 
 
-def _note_newer_activations(
+def _count_newer_activations(
     graph: Graph, table: Sequence[spelling.Spelling], settings: PassSettings
 ) -> None:
     """Add activations whose operator exists only in a newer opset to ``settings.newer``. They are
@@ -218,7 +221,7 @@ def _note_newer_activations(
 
     ``table`` contains the spellings of the activations.
     """
-    for opset in sorted({s.since for s in table if s.since > settings.version}):
+    for opset in sorted({s.since for s in table if s.since > settings.selected_opset}):
         newer = [s for s in table if s.since == opset]
         trial = graph.clone() if spelling.spellings_in(graph, newer) else graph
         if trial is not graph and spelling.recognise_spellings(trial, table, opset, []):
@@ -238,7 +241,7 @@ def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
         return False
     changed, notes = False, list[NearMiss]()
     cells = recogniser_rules([recurrent.RECURRENT], notes)
-    while sweep(graph, cells, settings.takes):
+    while sweep(graph, cells, settings.has_operator):
         changed = True
         notes.clear()
         drop_dead(graph)
@@ -248,7 +251,7 @@ def fuse_recurrent(graph: Graph, settings: PassSettings) -> bool:
 
 def fuse_group_norms(graph: Graph, settings: PassSettings) -> bool:
     """Fuse instance norms and group norms, in place. Return True if anything changed."""
-    are_norms = (group_norm.has_no_affine(node, settings.takes) for node in graph.walk())
+    are_norms = (group_norm.has_no_affine(node, settings.has_operator) for node in graph.walk())
     if not (settings.fuses("group_norm") and any(are_norms)):
         return False
     return recogniser_pass(group_norm.GROUPED_CHANNELS, group_norm.SINGLE_CHANNELS)(graph, settings)
@@ -301,7 +304,7 @@ def expand_unsupported(graph: Graph, settings: PassSettings) -> bool:
     noting = deviations.deviation_rules(settings.strict, settings.deviations, settings.runtime)
 
     def rule(node: Node, editor: Editor) -> Sequence[Value] | None:
-        is_supported = settings.takes(operator_name(node.op), node.out.dtype)
+        is_supported = settings.has_operator(operator_name(node.op), node.out.dtype)
         if is_supported:
             return None
         if node.op in ROUNDED_DIFFERENTLY:
@@ -323,11 +326,13 @@ def take_onnx_operands(graph: Graph, settings: PassSettings) -> None:
     _sweep_and_prune(graph, {ops.rotary: noting[ops.rotary]})
     for op in EXPANDED_LATER:
         settings.count_newer(SINCE[operator_name(op)], operator_name(op), graph.count(op))
-    supports = partial(settings.runtime.supports, opset=settings.version)
+    supports = partial(settings.runtime.supports, opset=settings.selected_opset)
     rules: dict[Op, Rule] = {
-        ops.rotary: partial(heads.emit_rotary, takes=supports),
-        ops.conv_general_dilated: partial(convolution.emit_convolution, takes=settings.takes),
-        ops.group_norm: partial(norm_layout.emit_group_norm, takes=supports),
+        ops.rotary: partial(heads.emit_rotary, has_operator=supports),
+        ops.conv_general_dilated: partial(
+            convolution.emit_convolution, has_operator=settings.has_operator
+        ),
+        ops.group_norm: partial(norm_layout.emit_group_norm, has_operator=supports),
         **resize_layout.RULES,
     }
     _sweep_and_prune(graph, rules)
@@ -340,7 +345,7 @@ def arrange_pools_and_bounds(graph: Graph, settings: PassSettings) -> None:
     the gather or scatter promises that they are, unless the conversion is strict or there is a
     reason to doubt the promise.
     """
-    pools = pooling.pooling_rules(settings.version, settings.strict, settings.runtime)
+    pools = pooling.pooling_rules(settings.selected_opset, settings.strict, settings.runtime)
     rule_pass(pools, bounds.bounds_rules(graph, settings.strict, settings.deviations))(
         graph, settings
     )
@@ -375,8 +380,8 @@ def fold_weights(graph: Graph, settings: PassSettings) -> bool:
     only on parameters are moved to the start of the graph.
     """
     # Folding is off in a strict conversion, because it may change which numbers overflow.
-    fold = settings.fold and not settings.strict
-    folding = affine_folding.folding_rules(graph, weight_values(graph), fold)
+    may_change_weights = settings.fold and not settings.strict
+    folding = affine_folding.folding_rules(graph, weight_values(graph), may_change_weights)
     changed = sweep(
         graph,
         _merge_tables(folding, {ops.div: pooling.match_average_pool}, activations.RELU_RULES),
@@ -407,7 +412,7 @@ def avoid_quirks(graph: Graph, settings: PassSettings) -> None:
 def apply_dtype_fallback(graph: Graph, settings: PassSettings) -> None:
     """Rewrite operations without a kernel for their dtype to compute in another dtype, in place."""
     _sweep_and_prune(
-        graph, dtype_fallback.dtype_fallback_rules(graph, settings.version, settings.runtime)
+        graph, dtype_fallback.dtype_fallback_rules(graph, settings.selected_opset, settings.runtime)
     )
 
 
@@ -417,5 +422,5 @@ def support_nodes(graph: Graph, settings: PassSettings) -> None:
     A node that no rule rewrites is marked with the reason (``Node.refusal_reason``), and lowering
     it raises an error.
     """
-    _sweep_and_prune(graph, support.support_rules(settings.runtime, settings.version))
-    support.refuse_misfits(graph, settings.runtime, settings.version)
+    _sweep_and_prune(graph, support.support_rules(settings.runtime, settings.selected_opset))
+    support.refuse_misfits(graph, settings.runtime, settings.selected_opset)

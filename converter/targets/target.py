@@ -20,7 +20,7 @@ from converter.ir.rewrite import Editor, Rule
 from converter.opsets import FIRST_FUSED_OPSET, OPSETS
 from converter.targets.casts import Casts, avoid_missing_kernels
 from converter.targets.schemas import BFLOAT16_SINCE, SINCE
-from converter.targets.versions import ALL, Versions, versions
+from converter.targets.versions import ALL, Versions, parse_versions
 
 ConversionTable = Mapping[str, str]
 """The dtype to compute in, by unsupported dtype."""
@@ -257,7 +257,7 @@ class Target:
                     f"of {value.name}"
                 )
 
-    def takes(self, operator: str, dtype: Any, opset: int) -> bool:
+    def has_operator(self, operator: str, dtype: Any, opset: int) -> bool:
         """Return True unless the runtime lacks an operator for a dtype at an opset, so that other
         operators have to replace it.
 
@@ -275,17 +275,19 @@ class Target:
 
     def supports(self, operator: str, dtype: Any, opset: int) -> bool:
         """Return True if the standard has an operator at an opset, and the runtime does not lack it
-        for a dtype (``takes``).
+        for a dtype (``has_operator``).
 
         For bfloat16, the opset that added this dtype to the operator is also checked.
         """
         since = BFLOAT16_SINCE.get(operator, 0) if np.dtype(dtype) == jnp.bfloat16 else 0
-        return max(since, SINCE.get(operator, 0)) <= opset and self.takes(operator, dtype, opset)
+        return max(since, SINCE.get(operator, 0)) <= opset and self.has_operator(
+            operator, dtype, opset
+        )
 
     def newest_opset(self, operator: str, dtype: Any = np.float32) -> int:
         """Return the newest of the target's opsets at which the runtime does not lack an operator
-        for a dtype (``takes``). There must be one."""
-        return max(opset for opset in self.opsets if self.takes(operator, dtype, opset))
+        for a dtype (``has_operator``). There must be one."""
+        return max(opset for opset in self.opsets if self.has_operator(operator, dtype, opset))
 
     def allows_dtype(self, op: Op, dtype: str) -> bool:
         """Return True if an operation may have values of the dtype with this name.
@@ -324,14 +326,14 @@ class Target:
             SpecError: the text is no range of versions, or the target has no such version.
         """
         since = f">={self.oldest}" if self.oldest else ""
-        matching = self.versions & versions(version_text or since)
+        matching = self.versions & parse_versions(version_text or since)
         if not matching:
             oldest = ".".join(map(str, self.versions.low))
             raise SpecError(
                 f"{self.name}{version_text} has no supported version: the oldest one is {oldest}"
             )
-        quirks = tuple(quirk for quirk in self.quirks if versions(quirk.versions) & matching)
-        lags = [lag for lag in self.lags if versions(lag.versions) & matching]
+        quirks = tuple(quirk for quirk in self.quirks if parse_versions(quirk.versions) & matching)
+        lags = [lag for lag in self.lags if parse_versions(lag.versions) & matching]
         # If no versions are requested, the target is restricted to the versions that support the
         # opset.
         excluded = lags if version_text else []

@@ -37,13 +37,13 @@ class Versions:
         Raises:
             SpecError: the text is not a release.
         """
-        return bool(self & versions(f"=={version}"))
+        return bool(self & parse_versions(f"=={version}"))
 
 
 ALL = Versions()
 
 
-def versions(text: str) -> Versions:
+def parse_versions(text: str) -> Versions:
     """Return the range of releases that a text like ``>=1.31,<2`` describes; an empty text allows
     all.
 

@@ -22,7 +22,7 @@ from converter.ir.evaluation import (
     Counted,
     EvaluationRules,
     evaluate_bounded,
-    run_uncompiled,
+    run_eagerly,
 )
 from converter.loops.intervals import bound_states
 from converter.verify.sides import SIDE_KINDS, Flow, SideKind, is_within_bounds, promises_in_bounds
@@ -97,7 +97,7 @@ class Probe:
         self.observed_nodes: dict[int, tuple[SideKind, list[int | None]]] = {}
         self.promising_nodes: set[int] = set()
         for node in graph.walk():
-            self._add_sites(node, flow)
+            self._add_sides(node, flow)
         self.unread_nodes = set[int]()
         needed = set[int]()
         self.graph = self._reduce_graph(graph, needed)
@@ -105,7 +105,7 @@ class Probe:
         compared = [node for node in self.graph.walk() if node.op in COMPARISONS]
         self.comparisons = {id(node): i for i, node in enumerate(compared)}
 
-    def _add_sites(self, node: Node, flow: Flow) -> None:
+    def _add_sides(self, node: Node, flow: Flow) -> None:
         """Record the possible sides of a node, and whether it promises that its indices are within
         bounds.
 
@@ -117,7 +117,7 @@ class Probe:
         kind = SIDE_KINDS.get(node.op)
         if kind is None or not kind.applies(node, flow):
             return
-        texts, possible = kind.sides(node), kind.possible(node)
+        texts, possible = kind.texts(node), kind.possible(node)
         if sum(possible) < kind.min_sides:
             return
         slots = list[int | None]()
@@ -140,7 +140,7 @@ class Probe:
         part_nodes = list[Node]()
         for node in reversed(graph.nodes):
             is_read = any(id(v) in needed for v in node.outputs)
-            if not (is_read or self._holds_site(node)):
+            if not (is_read or self._has_observed_nodes(node)):
                 continue
             needed |= {id(v) for v in node.inputs}
             part_node = node
@@ -171,7 +171,7 @@ class Probe:
             parts[name] = self._reduce_graph(body, needed)
         return parts
 
-    def _holds_site(self, node: Node) -> bool:
+    def _has_observed_nodes(self, node: Node) -> bool:
         """Return True if a node, or a node in its bodies, has observed sides or promises bounds."""
         inner = (n for body in node.bodies.values() for n in body.walk())
         return any(
@@ -187,19 +187,26 @@ class Probe:
         """
         shapes = [v.shape for v in self.graph.inputs]
         sizes = named_sizes.read_sizes(shapes, [np.shape(x) for x in inputs])
-        run = _Run(self, sizes)
+        evaluation = _Evaluation(self, sizes)
         with np.errstate(all="ignore"), suppress(_StepLimitExceeded):
             evaluate_bounded(
-                self.graph, inputs, self._params, run.apply, MAX_ITERATIONS, run.control()
+                self.graph,
+                inputs,
+                self._params,
+                evaluation.apply,
+                MAX_ITERATIONS,
+                evaluation.control(),
             )
-        return Observation(run.sides, run.comparisons, run.is_valid, run.steps)
+        return Observation(
+            evaluation.sides, evaluation.comparisons, evaluation.is_valid, evaluation.steps
+        )
 
 
 class _StepLimitExceeded(Exception):
     """Signal to stop an evaluation that takes more than ``MAX_STEPS`` steps."""
 
 
-class _Run:
+class _Evaluation:
     """One evaluation of the graph of a probe, with the sides that were taken so far.
 
     Arguments:
@@ -233,7 +240,7 @@ class _Run:
         if self.steps > MAX_STEPS:
             self.is_valid = False
             raise _StepLimitExceeded
-        results = run_uncompiled(node, args, sizes)
+        results = run_eagerly(node, args, sizes)
         if id(node) in self._probe.comparisons:
             start, truth = 2 * self._probe.comparisons[id(node)], np.asarray(results[0])
             self.comparisons[start : start + 2] |= truth.any(), (~truth).any()

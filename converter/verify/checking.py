@@ -13,7 +13,7 @@ import numpy as np
 
 from converter.errors import CheckError, ConverterError
 from converter.frontend.array_forms import is_key, key_numbers
-from converter.frontend.diagnostics import RAISED
+from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.frontend.interface import Interface
 from converter.frontend.trace import trace
 from converter.ir import Graph
@@ -31,7 +31,7 @@ from converter.model.verdict import (
 from converter.verify.elements import Judge, Judgement, first_position
 from converter.verify.noise import PerturbedEvaluation, has_resampling
 from converter.verify.samples import DISTRIBUTIONS, check_inputs_allowed
-from converter.verify.sessions import Model, run_sample, sessions
+from converter.verify.sessions import Model, iter_sessions, run_sample
 from converter.verify.steering import BASIC_SEEDS, Coverage, draw_steered_samples, measure_coverage
 
 MAX_WRONG_SAMPLES = 4
@@ -89,7 +89,7 @@ def check(
     """
     cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())
-    for level, live_session in sessions(model):
+    for level, live_session in iter_sessions(model):
         wrong_samples = 0
         for case in (*cases, cases[0]):
             actual = run_sample(live_session, case.judge.inputs, case.judge.name)
@@ -180,7 +180,7 @@ def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
     def run(*arrays: Any) -> Any:
         try:
             return compiled(*arrays)
-        except (*RAISED, ConverterError):
+        except (*DIMENSION_ERRORS, ConverterError):
             return call(*arrays)
 
     return run
@@ -401,7 +401,7 @@ def _trace_reference(
     specs = [x if is_key(x) else np.asarray(x) for x in inputs]
     try:
         traced = trace(fn, specs)
-    except (*RAISED, ConverterError):
+    except (*DIMENSION_ERRORS, ConverterError):
         return None, None
     uses = traced.uses()
     is_constant = not any(id(v) in uses for v in traced.inputs)

@@ -14,7 +14,7 @@ import numpy as np
 
 from converter.errors import ConverterError
 from converter.frontend.array_forms import is_key, key_numbers, to_graph_array
-from converter.frontend.diagnostics import RAISED
+from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.ir.complex_pairs import is_complex, pack_complex, real_dtype
 from converter.ir.dtypes import is_float
 from converter.jax_versions import enable_x64
@@ -229,7 +229,7 @@ class Judge:
                 leaves = [
                     pack_complex(np.asarray(key_numbers(x))) for x in jax.tree.leaves(results)
                 ]
-        except (*RAISED, ConverterError):
+        except (*DIMENSION_ERRORS, ConverterError):
             return None
         shapes = [np.shape(y) for y in self.run(0)]
         return leaves if [y.shape for y in leaves] == shapes else None

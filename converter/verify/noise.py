@@ -27,7 +27,7 @@ from jax import lax
 
 from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
-from converter.frontend.array_forms import PairFunction
+from converter.frontend.array_forms import GraphFormFunction
 from converter.ir import Graph, Node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import (
@@ -35,8 +35,8 @@ from converter.ir.evaluation import (
     Sizes,
     all_nodes,
     evaluate_bounded,
+    run_eagerly,
     run_node,
-    run_uncompiled,
     use_precision_of,
 )
 from converter.ir.op import Linear, Rounding, Vectors
@@ -299,7 +299,7 @@ class _Perturber:
         if rounding is Rounding.NONE:
             return self._run_node(node, args, sizes)
         args = [self._to_array(x) for x in args]
-        if node.op.divides and isinstance(node.meaning, PairFunction):
+        if node.op.divides and isinstance(node.meaning, GraphFormFunction):
             # The sign of a zero is kept, because it determines the sign of the infinity that a
             # division returns.
             args = [self._randomize_zero_signs(x) for x in args]
@@ -320,8 +320,8 @@ class _Perturber:
         results = [self._to_array(y) for y in self._run_node(node, args, sizes)]
         results = [self._perturb_sum_order(node, args, *results)] if len(results) == 1 else results
         has_absolute_error = node.op.name in self._absolute_functions
-        min_magnitude = args[0].dtype.type(1) if has_absolute_error else None
-        perturbed = [self._perturb_elements(y, is_exact, min_magnitude) for y in results]
+        unit_magnitude = args[0].dtype.type(1) if has_absolute_error else None
+        perturbed = [self._perturb_elements(y, is_exact, unit_magnitude) for y in results]
         if node.op.float64_units and node.out.dtype == np.float64:
             return [self._perturb_float64_function(y, node.op.float64_units) for y in perturbed]
         return perturbed
@@ -443,8 +443,8 @@ class _Perturber:
         If this object computes with numpy, numpy runs the node without compilation if it has the
         operation for these dtypes. Otherwise, and for complex operands, JAX runs it.
         """
-        eager = self._np is np and not isinstance(node.meaning, PairFunction)
-        return (run_uncompiled if eager else run_node)(node, args, sizes)
+        eager = self._np is np and not isinstance(node.meaning, GraphFormFunction)
+        return (run_eagerly if eager else run_node)(node, args, sizes)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
         """Return a float array with random signs for its zeros; other dtypes are returned
@@ -483,7 +483,7 @@ class _Perturber:
 
         ``is_exact`` says where numbers of few digits are not perturbed (``_perturb_elements``).
         """
-        products = [v.node is not None and v.node.op.multiplies for v in node.inputs]
+        products = [v.node is not None and v.node.op.can_fuse_into_sum for v in node.inputs]
         perturbed = [
             self._perturb_elements(x, is_exact) if is_product else x
             for x, is_product in zip(args, products, strict=True)
@@ -497,7 +497,7 @@ class _Perturber:
         unchanged."""
         return self._np.asarray(value) if is_float(value.dtype) else value
 
-    def _perturb_elements(self, value: Any, is_exact: Any, min_magnitude: Any = None) -> Any:
+    def _perturb_elements(self, value: Any, is_exact: Any, unit_magnitude: Any = None) -> Any:
         """Return the value with each element changed at random by up to ``MAX_UNITS`` units in the
         last place.
 
@@ -508,7 +508,7 @@ class _Perturber:
             value: the array.
             is_exact: whether numbers with few digits are not perturbed, as a bool or as a mask of
                 elements.
-            min_magnitude: eight times the magnitude t below which all elements, also zeros, are
+            unit_magnitude: eight times the magnitude t below which all elements, also zeros, are
                 changed by up to ``MAX_UNITS`` units in the last place of t, away from zero. If it
                 is None, t is the smallest normal number, and zeros are not changed.
         """
@@ -517,10 +517,10 @@ class _Perturber:
         info, xp = jnp.finfo(value.dtype), self._np
         step = (self._random_units(value.shape) * float(info.eps)).astype(value.dtype)
         threshold = (
-            value.dtype.type(info.smallest_normal) if min_magnitude is None else min_magnitude / 8
+            value.dtype.type(info.smallest_normal) if unit_magnitude is None else unit_magnitude / 8
         )
         shifted = xp.copysign(abs(value) + threshold * abs(step), value)
-        is_small = (abs(value) < threshold) & ((value != 0) | (min_magnitude is not None))
+        is_small = (abs(value) < threshold) & ((value != 0) | (unit_magnitude is not None))
         perturbed = xp.where(is_small, shifted, value * (1 + step))
         if not isinstance(is_exact, bool) or is_exact:
             perturbed = xp.where(is_exact & _has_few_digits(value), value, perturbed)
@@ -543,7 +543,7 @@ class _Perturber:
         if not is_float(value.dtype):
             return value
         # The real and the imaginary part of a complex number are two elements.
-        parts = 2 if isinstance(node.meaning, PairFunction) else 1
+        parts = 2 if isinstance(node.meaning, GraphFormFunction) else 1
         magnitudes = self._np.where(self._np.isfinite(value), abs(value), 0)
         if parts > 1:
             magnitudes = magnitudes.max(-1)

@@ -95,46 +95,46 @@ class Sampler:
         """The names of the inputs' named dimensions, sorted."""
         return named_sizes.all_names(self.values)
 
-    def sizes(self, kind: str = "") -> dict[str, int]:
-        """Return a size for each named dimension, close to the sizes that ``kind`` requests.
+    def sizes(self, size_kind: str = "") -> dict[str, int]:
+        """Return a size for each named dimension, close to the sizes that ``size_kind`` requests.
 
         Arguments:
-            kind: the requested sizes. ``""`` requests ``FIRST_SIZE`` and the numbers after it, so
-                that all sizes differ. ``", small"`` requests the first number in ``EXTREME_SIZES``
-                for all dimensions, ``", wide"`` the second one and the numbers after it. Samples
-                have this text at the end of their names.
+            size_kind: the requested sizes. ``""`` requests ``FIRST_SIZE`` and the numbers after it,
+                so that all sizes differ. ``", small"`` requests the first number in
+                ``EXTREME_SIZES`` for all dimensions, ``", wide"`` the second one and the numbers
+                after it. Samples have this text at the end of their names.
 
         Raises:
             CheckError: no sizes close to these satisfy the constraints and the memory budget.
         """
-        if kind not in self._sizes:
+        if size_kind not in self._sizes:
             smallest, largest = EXTREME_SIZES
             requested_sizes = {
                 "": {name: FIRST_SIZE + i for i, name in enumerate(self.names)},
                 ", small": dict.fromkeys(self.names, smallest),
                 ", wide": {name: largest + i for i, name in enumerate(self.names)},
             }
-            self._sizes[kind] = _allowed_sizes(self._evaluated, requested_sizes[kind])
-        return self._sizes[kind]
+            self._sizes[size_kind] = _allowed_sizes(self._evaluated, requested_sizes[size_kind])
+        return self._sizes[size_kind]
 
-    def draw(self, distribution: str, seed: int, kind: str = "") -> list[np.ndarray]:
+    def draw(self, distribution: str, seed: int, size_kind: str = "") -> list[np.ndarray]:
         """Return one array for each input, with integers that the input may have.
 
         Arguments:
             distribution: a name in ``DISTRIBUTIONS`` or ``EXTRA_DISTRIBUTIONS``.
             seed: seed of the random numbers.
-            kind: the kind of the sizes of named dimensions (``sizes``).
+            size_kind: the kind of the sizes of named dimensions (``sizes``).
 
         Raises:
             CheckError: no sizes satisfy the constraints and the memory budget.
         """
-        sizes, draw = self.sizes(kind), (DISTRIBUTIONS | EXTRA_DISTRIBUTIONS)[distribution]
+        sizes, draw = self.sizes(size_kind), (DISTRIBUTIONS | EXTRA_DISTRIBUTIONS)[distribution]
         drawn = draw_inputs(self.values, sizes, draw, seed)
         pairs = zip(drawn, self.allowed_integers, strict=True)
         return [limits.constrain(x, sizes) for x, limits in pairs]
 
 
-def samples(
+def draw_basic_samples(
     graph: Graph, seed: int = 0, evaluated: Graph | None = None
 ) -> Iterator[tuple[str, list[np.ndarray]]]:
     """Yield the name and the inputs of each basic sample for a graph (``basic_samples``).
@@ -164,11 +164,11 @@ def basic_samples(sampler: Sampler, seed: int) -> Iterator[tuple[str, list[np.nd
     cases = [(distribution, "") for distribution in DISTRIBUTIONS]
     if sampler.names:
         cases += [("normal", ", small"), ("normal", ", wide")]
-    for _, kind in cases:
+    for _, size_kind in cases:
         # This raises an error before any sample is drawn if the constraints allow no sizes.
-        sampler.sizes(kind)
-    for index, (distribution, kind) in enumerate(cases):
-        yield distribution + kind, sampler.draw(distribution, seed + index, kind)
+        sampler.sizes(size_kind)
+    for index, (distribution, size_kind) in enumerate(cases):
+        yield distribution + size_kind, sampler.draw(distribution, seed + index, size_kind)
 
 
 def _allowed_sizes(graph: Graph, requested: named_sizes.Sizes) -> dict[str, int]:
@@ -183,18 +183,18 @@ def _allowed_sizes(graph: Graph, requested: named_sizes.Sizes) -> dict[str, int]
     """
     for share in (1, 0.75, 0.5, 0.25, 0):
         scaled_sizes = {name: max(1, round(share * size)) for name, size in requested.items()}
-        nearest = named_sizes.nearest_sizes(scaled_sizes, graph.constraints)
-        if nearest is None:
+        allowed = named_sizes.find_allowed_sizes(scaled_sizes, graph.constraints)
+        if allowed is None:
             constraint_text = ", ".join(map(repr, graph.constraints))
             raise CheckError(
                 f"no sizes close to {scaled_sizes} satisfy the constraints {constraint_text}; "
                 "pass inputs"
             )
-        needed = peak_memory(graph, nearest)
+        needed = peak_memory(graph, allowed)
         if not requested or needed <= MEMORY_BUDGET:
-            return nearest
+            return allowed
     raise CheckError(
-        f"an evaluation takes {needed / 2**30:.1f} GiB even at the sizes {nearest}, and may take "
+        f"an evaluation takes {needed / 2**30:.1f} GiB even at the sizes {allowed}, and may take "
         f"{MEMORY_BUDGET / 2**30:.0f} GiB; pass inputs"
     )
 

@@ -19,7 +19,7 @@ from onnx_ir.serde import SerdeError
 from converter.errors import CheckError
 from converter.ir.complex_pairs import pack_complex
 from converter.model.results import Export
-from converter.model.streaming import MAX_INLINE_BYTES, with_external
+from converter.model.streaming import MAX_INLINE_BYTES, to_proto_with_external
 from converter.model.verdict import LEVELS, Level
 from converter.opsets import warning_if_too_old
 
@@ -126,7 +126,7 @@ def _silent_run_options() -> ort.RunOptions:
     return options
 
 
-def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
+def iter_sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
     """Yield pairs of an optimization level and a session of the model at that level.
 
     The sessions are created one after the other, so that only one of them has the weights in memory
@@ -137,11 +137,11 @@ def sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
     if isinstance(model, ort.InferenceSession):
         yield "all", model
         return
-    for level in levels(model):
+    for level in select_levels(model):
         yield level, session(model, level=level)
 
 
-def levels(model: Model) -> tuple[Level, ...]:
+def select_levels(model: Model) -> tuple[Level, ...]:
     """Return the optimization levels at which a model is run.
 
     These are all levels, or only "disabled" if the tensors of the model are in a separate file,
@@ -304,7 +304,7 @@ def _share_tensors_in_memory(
     }
     options.add_external_initializers(list(shared_values), list(shared_values.values()))
     try:
-        proto = with_external(model, [*external.values()], "lent")
+        proto = to_proto_with_external(model, [*external.values()], "lent")
         return proto.SerializeToString(), shared_values
     except SerdeError as error:
         cause: BaseException = error

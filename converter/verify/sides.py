@@ -129,7 +129,7 @@ def _index_operands(node: Node) -> Sequence[Value]:
     return node.inputs[first:] if first else ()
 
 
-# -------------------------------------------------------------------------------- kinds of sites
+# -------------------------------------------------------------------------------- kinds of sides
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class SideKind:
     """Definition of the sides of an operation, such as the branches of a conditional.
 
     Arguments:
-        sides: returns for each side the sentence that reports it as not taken, with ``{line}`` in
+        texts: returns for each side the sentence that reports it as not taken, with ``{line}`` in
             place of the source line.
         possible: returns for each side whether the ranges of the operands allow it.
         taken: returns a Boolean for each side, from the node, the arrays of its operands, the
@@ -146,7 +146,7 @@ class SideKind:
         min_sides: number of possible sides from which on a node is observed.
     """
 
-    sides: Callable[[Node], Sequence[str]]
+    texts: Callable[[Node], Sequence[str]]
     possible: Callable[[Node], Sequence[bool]]
     taken: Callable[[Node, Sequence[Any], Any, named_sizes.Sizes], Flags]
     applies: Callable[[Node, Flow], bool]

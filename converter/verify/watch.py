@@ -17,7 +17,7 @@ from converter.model.verdict import OPEN_TEXT
 from converter.pipeline.passes import distinct_passes
 from converter.verify.elements import Judge, first_position
 from converter.verify.noise import PerturbedEvaluation
-from converter.verify.sessions import run_sample, sessions
+from converter.verify.sessions import iter_sessions, run_sample
 
 EVALUATION_ERRORS = (AssertionError, IndexError, KeyError, TypeError, ValueError)
 """Errors that the evaluation of a malformed graph raises."""
@@ -114,7 +114,7 @@ class PassChecker:
     def check_file(self, model: Any) -> None:
         """Raise `StepChangedError` if the written model computes other results at any optimization
         level of ONNX Runtime."""
-        for level, live_session in sessions(model):
+        for level, live_session in iter_sessions(model):
             step = "file" if level == "disabled" else "optimised file"
             for judge in self._judges:
                 _check_unchanged(

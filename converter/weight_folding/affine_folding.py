@@ -39,7 +39,7 @@ OPPOSITE = {ops.add: ops.sub, ops.sub: ops.add}
 """The operation that changes a bias which is subtracted, by the operation on the result."""
 
 
-def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]:
+def folding_rules(graph: Graph, weights: set[int], may_change_weights: bool) -> dict[Op, Rule]:
     """Return the rules, by operation, that fold scales and shifts into the weights of a graph.
 
         (x @ w) * s  =  x @ (w * s)
@@ -48,9 +48,10 @@ def folding_rules(graph: Graph, weights: set[int], fold: bool) -> dict[Op, Rule]
         graph: the graph.
         weights: ids of the values that depend only on parameters and constants. Those of new values
             are added.
-        fold: False if weights must not be changed. A convolution without a bias may still get one.
+        may_change_weights: whether weights may be changed. Otherwise a convolution without a bias
+            may still get one.
     """
-    affine = FoldingRules(graph, weights, fold)
+    affine = FoldingRules(graph, weights, may_change_weights)
     shifts, scales = (ops.add, ops.sub), (ops.mul, ops.div)
     return {**dict.fromkeys(shifts, affine.shift), **dict.fromkeys(scales, affine.scale)}
 
@@ -62,11 +63,12 @@ class FoldingRules:
         graph: the graph.
         weights: ids of the values that depend only on parameters and constants. Those of new values
             are added.
-        fold: False if weights must not be changed. A convolution without a bias may still get one.
+        may_change_weights: whether weights may be changed. Otherwise a convolution without a bias
+            may still get one.
     """
 
-    def __init__(self, graph: Graph, weights: set[int], fold: bool) -> None:
-        self._weights, self._fold = weights, fold
+    def __init__(self, graph: Graph, weights: set[int], may_change_weights: bool) -> None:
+        self._weights, self._may_change_weights = weights, may_change_weights
         self._readers: dict[int, list[Node | None]] = {}
         self._graphs: dict[int, Graph] = {}
         for part in (graph, *(body for node in graph.walk() for body in node.bodies.values())):
@@ -93,7 +95,7 @@ class FoldingRules:
         is_wide = node.out.dtype.name in ("float32", "float64")
         for index, other in self._operands(node) if is_wide else ():
             divides = node.op is ops.div
-            if self._is_fixed(other) and linearity.has_moderate_size(other, divides):
+            if self._can_fold(other) and linearity.has_moderate_size(other, divides):
                 aligned = _broadcast_to_rank(other, node.out, editor)
                 factor_sizes = linearity.sizes_of_factor(divides)
                 factor = editor.add(
@@ -149,13 +151,13 @@ class FoldingRules:
             The weights. None if other values than weights would have to be multiplied, or weights
             that may not be changed, or if more than ``depth`` operations are in between.
         """
-        if self._is_fixed(part.value):
+        if self._can_fold(part.value):
             return [part] if self._may_change(part) else None
         inner = self._only_producer(part)
         if inner is None or not depth or inner.op not in SCALING_RULES:
             return None
         choices = SCALING_RULES[inner.op](inner, part.other, editor)
-        for choice in sorted(choices, key=lambda choice: not self._is_fixed(choice[0].value)):
+        for choice in sorted(choices, key=lambda choice: not self._can_fold(choice[0].value)):
             operands = [self._find_scaled_parts(operand, editor, depth - 1) for operand in choice]
             if None not in operands:
                 return [change for changes in operands for change in changes or ()]
@@ -233,9 +235,9 @@ class FoldingRules:
         the file is saved."""
         return value.kind in ("const", "param") or id(value) in self._weights
 
-    def _is_fixed(self, value: Value) -> bool:
+    def _can_fold(self, value: Value) -> bool:
         """Return True if a value is known when the file is saved and weights may be changed."""
-        return self._fold and self._is_known(value)
+        return self._may_change_weights and self._is_known(value)
 
     def _may_merge(self, bias: Value, term: Value) -> bool:
         """Return True if a term may be added to a bias: the bias is a weight that may be changed.
@@ -243,7 +245,7 @@ class FoldingRules:
         Neither may be a single number, because x + 2**23 - 2**23 rounds x.
         """
         numbers = scalar(bias) is not None or scalar(term) is not None
-        return self._is_fixed(bias) and not numbers
+        return self._can_fold(bias) and not numbers
 
     def _may_change(self, part: ScaledOperand) -> bool:
         """Return True if an operand may be changed without a second large copy of it in the file.
@@ -301,7 +303,7 @@ class FoldingRules:
         if op in (ops.mul, ops.div):
             value = editor.add(ops.factor, [value], value.shape, value.dtype, sizes)
         changed = self._emit_weight(op, [value, part.other], editor)
-        if _gives_rank(part):
+        if _result_keeps_rank(part):
             # A bias has to remain a vector.
             first = next(
                 (i for i, d in enumerate(changed.shape) if not dims.is_same_dim(d, 1)), changed.rank
@@ -321,7 +323,7 @@ class FoldingRules:
         return value
 
 
-def _gives_rank(part: ScaledOperand) -> bool:
+def _result_keeps_rank(part: ScaledOperand) -> bool:
     """Return True if the result of a node keeps its number of axes even if the operand has fewer.
 
     This is so for an elementwise node if another operand has all axes of the result. A changed bias

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from converter.ir import Graph, Value, make_node
-from converter.ir.equality import merge_equals
+from converter.ir.equality import merge_common_subexpressions
 
 F32 = np.dtype(np.float32)
 
@@ -104,7 +104,7 @@ def is_merged(a: Any, b: Any) -> bool:
     x = Value((3,), F32, "input", "x")
     nodes = [make_node("mine", [x], [((3,), F32)], {"p": p}) for p in (a, b)]
     graph = Graph([x], [node.out for node in nodes], nodes)
-    assert merge_equals(graph) == (len(graph.nodes) == 1)
+    assert merge_common_subexpressions(graph) == (len(graph.nodes) == 1)
     return len(graph.nodes) == 1
 
 

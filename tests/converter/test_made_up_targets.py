@@ -17,7 +17,7 @@ from converter import targets
 from converter.ir import ops
 from converter.targets.schemas import operator_name
 from converter.targets.target import Quirk, Target, lacks_operators
-from converter.targets.versions import versions
+from converter.targets.versions import parse_versions
 from tests.conformance import drawn
 from tests.converter.fuse.test_activations import ACTIVATIONS
 
@@ -100,7 +100,7 @@ def test_version_specifiers_agree_with_packaging(text):
     """Specifiers contain the same versions as in `packaging`, which follows PEP 440."""
     from packaging.specifiers import SpecifierSet
 
-    actual, reference = versions(text), SpecifierSet(text)
+    actual, reference = parse_versions(text), SpecifierSet(text)
     for version in VERSIONS.split():
         assert (version in actual) == (version in reference), version
 
@@ -127,7 +127,7 @@ def test_invalid_targets_are_rejected(target, message):
 
 def test_quirks_of_other_versions_are_not_avoided():
     table = Quirk("old", "<1.32", ""), Quirk("new", ">=1.33", ""), Quirk("always", "", "")
-    target = Target("bare", {}, quirks=table, versions=versions(">=1.31"))
+    target = Target("bare", {}, quirks=table, versions=parse_versions(">=1.31"))
     for text, old, new in (("", 1, 1), ("<1.32", 1, 0), ("==1.32.0", 0, 0), (">=1.32", 0, 1)):
         names = [quirk.name for quirk in target.restrict_to_versions(text).quirks]
         assert names == ["old"] * old + ["new"] * new + ["always"]

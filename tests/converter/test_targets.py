@@ -122,7 +122,7 @@ def test_attention_layout_of_targets_can_be_changed():
     """
     x = (2, 5, 4, 8)
     for target, runtime in converter.TARGETS.items():
-        if not runtime.takes("Attention", "float32", 23):
+        if not runtime.has_operator("Attention", "float32", 23):
             continue
         for layout in (None, "3d", "4d"):
             options = {"target": target, "attention_layout": layout}

@@ -8,7 +8,7 @@ import pytest
 
 import converter
 from converter import Difference
-from converter.verify.samples import samples
+from converter.verify.samples import draw_basic_samples
 from tests.fuzz import draw as drawing
 from tests.fuzz.draw import Limits, draw
 from tests.fuzz.hunt import hunt
@@ -132,7 +132,7 @@ def test_windows_of_equals_are_open_and_sines_are_not():
     slope = Program(inputs, {}, (step,), ("v2",))
     element = Difference("repeated", True, "output_0", (0, 0, 5), "0", "0")
     export = converter.to_onnx(function(slope)[0], [(2, 2, 6)] * 2)
-    inputs_of_sample = dict(samples(export.graph))["repeated"]
+    inputs_of_sample = dict(draw_basic_samples(export.graph))["repeated"]
     assert is_open(slope, element, inputs_of_sample)
     assert not is_open(one_step("jnp.sin(x0)", (2, 2, 6)), element, inputs_of_sample[:1])
 

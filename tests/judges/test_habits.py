@@ -18,7 +18,7 @@ from jax import lax
 from packaging.version import Version
 
 import converter
-from converter.targets.versions import versions
+from converter.targets.versions import parse_versions
 from tests.judges.habits import DIES, TABLES, VERSIONS, Arrays, Habit, Runtime, kernels
 from tests.judges.habits.page import page
 from tests.judges.runtimes import Apart
@@ -65,7 +65,7 @@ def test_faults_are_those_of_the_tables(runtime, habit: Habit, processes):
     if habit.opset < 27 and habit.ir_version < 14:
         onnx.checker.check_model(habit.proto, full_check=True)
     actual = processes[runtime](habit.proto.SerializeToString(), habit.inputs)
-    if version(PACKAGES[runtime]) not in versions(habit.versions):
+    if version(PACKAGES[runtime]) not in parse_versions(habit.versions):
         assert not isinstance(actual, BaseException), actual
         assert is_same(actual, habit.right), f"the mended result is {actual} again"
     elif isinstance(habit.seen, str):

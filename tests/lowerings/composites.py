@@ -107,7 +107,7 @@ def _attended(d: Drawn) -> Result:
         "q_heads": q_heads,
         "kv_heads": kv_heads,
         "precision": np.dtype("float32"),
-        "hides": False,
+        "mask_replaces_scores": False,
     }
     return Result(
         Applied(ops.attention, [*(d.input(s, dtype, FEW) for s in shapes), *mask], params)

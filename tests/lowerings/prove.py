@@ -216,7 +216,7 @@ def call(fn: Callable[[], Any]) -> Any:
 def _has_operators(graph: Graph, settings: PassSettings) -> bool:
     """Whether the target has an operator for each composite; other composites are decomposed."""
     composites = [node for node in graph.walk() if node.op.structure]
-    return all(settings.takes(operator_name(node.op), node.out.dtype) for node in composites)
+    return all(settings.has_operator(operator_name(node.op), node.out.dtype) for node in composites)
 
 
 def is_right(

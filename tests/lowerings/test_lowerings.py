@@ -35,7 +35,7 @@ EXEMPT: Mapping[str, str] = {
     "may_be_empty": "sizes that may be zero along two axes, which JAX asks constraints for",
     "groups == b.out.shape[1]": "ONNX Runtime has no kernel for GroupNormalization",
     "dims.is_static(width)": "a width of heads that is a name",
-    "b.takes(name": "by the target",
+    "b.has_operator(name": "by the target",
     "name not in self.origins": "an error of the user's",
     "origin.": "axes of inputs that are sums and multiples of names: tests/converter/dynamic",
     "while left": "an exponent of zero has a rule of its own",

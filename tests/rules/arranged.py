@@ -420,7 +420,11 @@ CASES: dict[str, Case] = {
     "layout.convolution.emit_convolution": Case(
         convolved,
         swept(
-            {ops.conv_general_dilated: partial(convolution.emit_convolution, takes=supports_all)}
+            {
+                ops.conv_general_dilated: partial(
+                    convolution.emit_convolution, has_operator=supports_all
+                )
+            }
         ),
     ),
     "layout.convolution.emit_convolution by patches": Case(
@@ -428,7 +432,7 @@ CASES: dict[str, Case] = {
         swept(
             {
                 ops.conv_general_dilated: partial(
-                    convolution.emit_convolution, takes=lambda *_: False
+                    convolution.emit_convolution, has_operator=lambda *_: False
                 )
             }
         ),

@@ -187,7 +187,7 @@ CASES: dict[str, Case] = {
     **{
         f"layout.heads.emit_rotary{' plain' * (not has)}": Case(
             ROTARY,
-            swept({ops.rotary: partial(heads.emit_rotary, takes=lambda *_, has=has: has)}),
+            swept({ops.rotary: partial(heads.emit_rotary, has_operator=lambda *_, has=has: has)}),
             prepare=[until("operands")],
             units=16,
         )
@@ -206,7 +206,11 @@ CASES: dict[str, Case] = {
         f"layout.norm_layout.emit_group_norm {has}": Case(
             grouped(False),
             swept(
-                {ops.group_norm: partial(norm_layout.emit_group_norm, takes=lambda *_, h=has: h)}
+                {
+                    ops.group_norm: partial(
+                        norm_layout.emit_group_norm, has_operator=lambda *_, h=has: h
+                    )
+                }
             ),
             prepare=[until("operands", target="standard")],
             units=64,

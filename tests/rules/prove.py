@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from converter.fuse.match import Recogniser, recogniser_rules
 from converter.ir import Graph, Node, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import CONTROL_EVALUATIONS, evaluate, run_node, run_uncompiled
+from converter.ir.evaluation import CONTROL_EVALUATIONS, evaluate, run_eagerly, run_node
 from converter.ir.op import Op
 from converter.ir.rewrite import Rule, drop_dead, sweep
 from tests.rules.programs import Drawn, Expr
@@ -156,7 +156,7 @@ def _run(node: Node, args: Sequence[Any], sizes: Any) -> list[Any]:
     if node.op.domain == "ours" and node.op.numpy is None and node.out.rank:
         # A composite consists of several operations, which are compiled together.
         return jax.jit(lambda *xs: run_node(node, xs, sizes))(*args)
-    return run_uncompiled(node, args, sizes)
+    return run_eagerly(node, args, sizes)
 
 
 def differs(old: np.ndarray, new: np.ndarray, case: Case) -> str:

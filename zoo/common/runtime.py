@@ -107,9 +107,9 @@ def sessions_below_highest_level(
     because it is run at one level only.
     """
     # JAX is imported only where a model is verified.
-    from converter.verify.sessions import levels
+    from converter.verify.sessions import select_levels
 
-    for level in levels(model)[:-1]:
+    for level in select_levels(model)[:-1]:
         yield level, session(model, provider, level)
 
 

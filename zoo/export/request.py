@@ -292,7 +292,7 @@ def check_target(
     images open.
     """
     name, operator = runtime.name, PRECISIONS[precision].operator
-    if not runtime.takes(operator, "float32", runtime.opset):
+    if not runtime.has_operator(operator, "float32", runtime.opset):
         raise BadRequest(f"precision {precision} needs {operator}, which target {name} lacks.")
     open_dimensions = {
         "size 224 instead of dynamic": signature.size is None and entry.config.pictures is not None,

@@ -19,7 +19,7 @@ import converter
 from converter.frontend.source_lines import portable_line
 from converter.frontend.trace import trace
 from converter.model.verdict import Level
-from converter.verify.sessions import levels
+from converter.verify.sessions import select_levels
 from converter.verify.sides import may_have_sides
 from converter.verify.steering import measure_coverage, steer_inputs
 from converter.verify.streaming_evaluation import evaluate_streaming
@@ -356,7 +356,7 @@ def verify_file(
         effective_limit,
         [*outputs, *chain.from_iterable(other_comparisons)],
         inner_comparisons,
-        levels(model),
+        select_levels(model),
     )
 
 

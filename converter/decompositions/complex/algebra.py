@@ -39,7 +39,7 @@ def larger_and_smaller_part(x: Pair) -> tuple[jax.Array, jax.Array]:
     return jnp.maximum(a, b), jnp.minimum(a, b)
 
 
-def is_ordinary(size: jax.Array) -> jax.Array:
+def is_finite_nonzero(size: jax.Array) -> jax.Array:
     """Return True if a magnitude is a valid divisor: not zero, infinite or NaN."""
     return (size > 0) & (size < jnp.inf)
 
@@ -49,7 +49,7 @@ def magnitude(x: Pair) -> jax.Array:
     """Return the magnitude of ``x``. It is scaled by the larger part, so that no square
     overflows."""
     large, small = larger_and_smaller_part(x)
-    ratio = small / jnp.where(is_ordinary(large), large, 1)
+    ratio = small / jnp.where(is_finite_nonzero(large), large, 1)
     return large * jnp.sqrt(1 + ratio * ratio)
 
 
@@ -71,11 +71,11 @@ def divide(x: Pair, y: Pair) -> Pair:
     infinite number is zero.
     """
     large, _ = larger_and_smaller_part(y)
-    is_ordinary_divisor = is_ordinary(large)
+    is_valid_divisor = is_finite_nonzero(large)
     scale = 1 / jnp.where(large == 0, y.re, large)
     c, d = (
-        jnp.where(is_ordinary_divisor, y.re * scale, 1),
-        jnp.where(is_ordinary_divisor, y.im * scale, 0),
+        jnp.where(is_valid_divisor, y.re * scale, 1),
+        jnp.where(is_valid_divisor, y.im * scale, 0),
     )
     length = c * c + d * d
     re, im = x.re * c + x.im * d, x.im * c - x.re * d
@@ -168,7 +168,7 @@ register_complex_rules({"bitcast_convert_type": lambda x: x}, ignores=("new_dtyp
 Combined = Callable[[Any, Any], Any]
 
 
-def _select_later(compare: Combined, x: Pair, y: Pair) -> Pair:
+def _select_extreme(compare: Combined, x: Pair, y: Pair) -> Pair:
     """Return the larger or the smaller of two complex numbers, by real parts and then imaginary
     parts.
 
@@ -179,7 +179,7 @@ def _select_later(compare: Combined, x: Pair, y: Pair) -> Pair:
 
 
 register_complex_rules(
-    {"max": partial(_select_later, lax.gt), "min": partial(_select_later, lax.lt)}
+    {"max": partial(_select_extreme, lax.gt), "min": partial(_select_extreme, lax.lt)}
 )
 
 
@@ -201,19 +201,19 @@ def _single_array_form(combine: Combined) -> Combine:
     return lambda xs, ys: (combine(*xs, *ys),)
 
 
-def _order_reduced(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
+def _reduce_neighbours(combine: Combined, x: Pair, *, axes: tuple[int, ...]) -> Pair:
     """Return ``x`` reduced over some axes by ``combine``, a function of two complex arrays.
 
     Neighbours are combined repeatedly until one is left. The axes must not be empty.
     """
-    (extreme,) = combine_neighbours(
+    (reduced,) = combine_neighbours(
         _single_array_form(combine), [reduced_axes_last(combine_parts(x), axes)]
     )
-    return complex_parts(extreme[..., 0])
+    return complex_parts(reduced[..., 0])
 
 
-complex_rule("reduce_max")(partial(_order_reduced, lax.max))
-complex_rule("reduce_min")(partial(_order_reduced, lax.min))
+complex_rule("reduce_max")(partial(_reduce_neighbours, lax.max))
+complex_rule("reduce_min")(partial(_reduce_neighbours, lax.min))
 
 
 @complex_rule("reduce_prod")
@@ -222,7 +222,7 @@ def reduce_prod(x: Pair, *, axes: tuple[int, ...]) -> Pair:
     if 0 in x.re.shape:
         ones = lax.reduce_prod(x.re, axes)
         return Pair(ones, jnp.zeros_like(ones))
-    return _order_reduced(lax.mul, x, axes=axes)
+    return _reduce_neighbours(lax.mul, x, axes=axes)
 
 
 def _cumulative(combine: Combined, x: Pair, *, axis: int, reverse: bool) -> Pair:

@@ -99,7 +99,7 @@ def log_magnitude(x: Pair, above_one: jax.Array) -> jax.Array:
     """
     large, small = larger_and_smaller_part(x)
     is_near_one = (large > 0.5) & (large < 2)
-    ratio = small / jnp.where(algebra.is_ordinary(large), large, 1)
+    ratio = small / jnp.where(algebra.is_finite_nonzero(large), large, 1)
     general = jnp.log(large) + jnp.log1p(ratio * ratio) / 2
     return jnp.where(is_near_one, jnp.log1p(jnp.where(is_near_one, above_one, 0)) / 2, general)
 

@@ -66,7 +66,7 @@ class MatchedAttention:
     precision: np.dtype
 
     @property
-    def hides(self) -> bool:
+    def mask_replaces_scores(self) -> bool:
         """True if the mask replaces scores by numbers."""
         return self.mask is not None and any(isinstance(t, FillMask) for t in self.mask.terms)
 
@@ -106,7 +106,7 @@ def match_attention(
             else weights_or_reason
         )
         if isinstance(evidence, MatchedAttention):
-            return HIDDEN if strict and evidence.hides else evidence
+            return HIDDEN if strict and evidence.mask_replaces_scores else evidence
         reason = reason or evidence
     return reason
 
@@ -152,7 +152,9 @@ def _match_parts(
     if not all(v.dtype == dtype for v in roles.values()):
         return "queries, keys, values and result differ in dtype"
     dtypes = {dtype, precision, *(t.dtype for t in score.terms)}
-    unsupported = {d.name for d in dtypes if not (is_float(d) and context.takes("Attention", d))}
+    unsupported = {
+        d.name for d in dtypes if not (is_float(d) and context.has_operator("Attention", d))
+    }
     if unsupported:
         return f"the runtime's operator does not take {', '.join(sorted(unsupported))}"
     if score.factors and roles.query.value.dtype == np.float16:
@@ -218,7 +220,7 @@ def emit_attention(node: Node, attention: MatchedAttention, editor: Editor) -> V
         "q_heads": query.shape[1],
         "kv_heads": key.shape[1],
         "precision": max(attention.precision, dtype, key=lambda d: d.itemsize),
-        "hides": attention.hides,
+        "mask_replaces_scores": attention.mask_replaces_scores,
     }
     shape = (*query.shape[:3], value.shape[3])
     out = editor.convert(editor.add(ops.attention, inputs, shape, dtype, params), node.out.dtype)

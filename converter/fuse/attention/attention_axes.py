@@ -98,8 +98,8 @@ def match_axis_roles(
     """
     first = product.node()
     if not (
-        weights.has_no_repeated_axes(node.inputs[side].shape)
-        and product.has_no_repeated_axes(weights.base.shape)
+        weights.has_no_broadcast_axes(node.inputs[side].shape)
+        and product.has_no_broadcast_axes(weights.base.shape)
     ):
         return "the scores are broadcast between the two products"
     logical = split_axes(weights, product)
@@ -276,7 +276,7 @@ def _assign_roles(
     shared = {i: None for i in (*value.axes, *key.axes) if i < rank and i != columns}
     unshared = [i for i in query_axes if i < rank and i not in shared]
     ordered = sorted(shared, key=lambda i: query_axes.index(i) if i in query_axes else -1)
-    groups = _groups(unshared, sizes)
+    groups = _find_group_axes(unshared, sizes)
     heads = [i for i in ordered if dims.is_static(sizes[i])][-1:]
     if groups and ordered == query_axes[:1]:
         # The axis is a batch axis, because all heads share their keys.
@@ -299,7 +299,7 @@ def _assign_roles(
     return _explain_misfit(roles, rank) or roles
 
 
-def _groups(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
+def _find_group_axes(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
     """Return the axes of queries alone that are not their positions, but heads that share keys and
     values.
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from converter.fuse.attention.scores import AdditiveMask, FillMask, ScoreTerm
 from converter.fuse.attention.weights import AttentionWeights
-from converter.fuse.dependence import constant_array, is_const, is_weight
+from converter.fuse.dependence import constant_array, depends_on_parameters_only, is_const
 from converter.fuse.norm import is_in_normal_range
 from converter.fuse.product_terms import reduction_axes
 from converter.ir import Value, dims, ops
@@ -120,7 +120,7 @@ def _nonzero_reason(weights: AttentionWeights, terms: Sequence[ScoreTerm], colum
         return "between the softmax and the second product weights are hidden that it does not hide"
     if weights.is_multiplied_by_zero and any(t.number == -math.inf for t in fills):
         return "weights are multiplied by zero where a row that is hidden throughout is NaN"
-    if not (all(t.number == -math.inf for t in fills) or _are_terms_mild(terms)):
+    if not (all(t.number == -math.inf for t in fills) or _are_terms_above_fills(terms)):
         return "what is added to the scores may be below what hidden ones are filled with"
     return ""
 
@@ -145,13 +145,13 @@ def _absorb_fills(terms: Sequence[ScoreTerm], has_visible_rows: bool) -> Mask | 
     dtype = terms[0].dtype
     fills = [t for t in terms if isinstance(t, FillMask)]
     weak_numbers = [f.number for f in fills if not _absorbs(f.number, dtype)]
-    if not weak_numbers or (has_visible_rows and _are_terms_mild(terms)):
+    if not weak_numbers or (has_visible_rows and _are_terms_above_fills(terms)):
         high_numbers = [n for n in weak_numbers if not n <= VANISHING]
         return _too_high(high_numbers[0]) if high_numbers else Mask(tuple(terms), dtype, True)
     if not max(weak_numbers) <= VANISHING:
         return _too_high(max(weak_numbers))
     adds_after_fill = any(isinstance(t, AdditiveMask) for t in terms[terms.index(fills[0]) :])
-    if len({f.number for f in fills}) > 1 or adds_after_fill or not _are_terms_mild(terms):
+    if len({f.number for f in fills}) > 1 or adds_after_fill or not _are_terms_above_fills(terms):
         return (
             "a row may be hidden throughout, where it matters how low the fill value "
             f"{weak_numbers[0]:g} is beside other masks"
@@ -186,7 +186,7 @@ def _has_visible_rows(fill: FillMask, columns: int) -> bool:
     return bool((visible if axis is None else visible.any(axis=axis)).all())
 
 
-def _are_terms_mild(terms: Sequence[ScoreTerm]) -> bool:
+def _are_terms_above_fills(terms: Sequence[ScoreTerm]) -> bool:
     """Return True if every added term is far above the fill numbers, or depends on a parameter.
 
     ``terms`` must contain a fill if they contain an added term. A constant term is far above the
@@ -203,7 +203,7 @@ def _are_terms_mild(terms: Sequence[ScoreTerm]) -> bool:
 
 def _is_parameter(value: Value) -> bool:
     """Return True if a value depends on parameters and constants, and is not a constant itself."""
-    return is_weight(value) and not is_const(value)
+    return depends_on_parameters_only(value) and not is_const(value)
 
 
 def _lowest_number(term: AdditiveMask) -> float:

@@ -12,7 +12,7 @@ from converter.fuse.dependence import bound_scalar
 from converter.fuse.magnitudes import is_moderate
 from converter.fuse.match import (
     MatchContext,
-    converts_float,
+    has_ignorable_rounding,
     is_only_read_through,
     operand,
     operands,
@@ -300,7 +300,7 @@ def match_fills(view: View) -> list[tuple[int, FillMask]]:
 
 def _conversion_steps(view: View) -> list[ScoreStep]:
     """Return the step of a conversion between floats, or no step if its rounding is intended."""
-    return [ScoreStep(0)] if converts_float(view.node()) else []
+    return [ScoreStep(0)] if has_ignorable_rounding(view.node()) else []
 
 
 _SCORE_STEPS: dict[Op, Callable[[View], list[ScoreStep]]] = {

@@ -47,7 +47,7 @@ def match_weights(value: Value, context: MatchContext) -> AttentionWeights | str
     Return the weights. Return a text, the reason for a near miss, if other nodes read the softmax
     or a value between it and the product too. Return None if there is no softmax.
     """
-    view = _behind_moves(view_of(value))
+    view = _skip_moves(view_of(value))
     if view.op() is ops.softmax:
         return (
             AttentionWeights(view) if is_only_read_through(value, view.base, context) else ELSEWHERE
@@ -69,7 +69,7 @@ def match_weights(value: Value, context: MatchContext) -> AttentionWeights | str
 ELSEWHERE = "the weights of the softmax are used elsewhere"
 
 
-def _behind_moves(view: View) -> View:
+def _skip_moves(view: View) -> View:
     """Return the same elements as a view of an earlier value, before conversions of floats and
     moves.
 

@@ -94,7 +94,7 @@ def _check_layer(matched_cell: RecurrentCell, context: MatchContext) -> Recurren
         return None
     dtypes = {matched_cell.body.state.dtype, *(t.weights.base.dtype for t in terms)}
     dtypes.update(s.base.dtype for s in sources)
-    if len(dtypes) != 1 or not context.takes("LSTM", matched_cell.body.state.dtype):
+    if len(dtypes) != 1 or not context.has_operator("LSTM", matched_cell.body.state.dtype):
         return "the runtime's operator does not take its dtypes"
     if len({runs_backwards(s) for s in sources}) != 1:
         return "it goes through one input forwards and through another backwards"
@@ -146,7 +146,7 @@ def emit_recurrent(node: Node, recurrent: RecurrentLayer, editor: Editor) -> lis
 
     outputs = {i: written(result, node.outputs[i].shape) for i, result in recurrent.results.items()}
     if recurrent.remaining_loop is not None:
-        axes = matched_cell.body.axes
+        axes = matched_cell.body.state_axes
         states = written(Result(0, axes, True), (time, *matched_cell.body.state.shape))
         outputs.update(emit_remaining_loop(recurrent.remaining_loop, node, states, editor))
     return [outputs[i] for i in range(len(node.outputs))]
@@ -184,7 +184,7 @@ class _OperandEmitter:
         self.recurrent, self.cell, self.editor = recurrent, recurrent.cell, editor
         body = self.cell.body
         self.dtype = body.state.dtype
-        self.axes = (*(a for a in body.axes if a != body.feature), body.feature)
+        self.axes = (*(a for a in body.state_axes if a != body.feature), body.feature)
         self.sizes: dict[int, Dim] = {
             **dict(enumerate(body.state.shape)),
             TIME: body.loop.params["length"],

@@ -68,9 +68,9 @@ def match_cell(body: Body, result: Value) -> RecurrentCell | str | None:
         return None
     reader = Reader(body)
     return (
-        _lstm(reader, new_state, parts)
-        or _gru(reader, new_state, parts)
-        or _rnn(reader, new_state, parts)
+        _match_lstm(reader, new_state, parts)
+        or _match_gru(reader, new_state, parts)
+        or _match_rnn(reader, new_state, parts)
     )
 
 
@@ -83,7 +83,7 @@ def _is_gated(new_state: View) -> bool:
 # ------------------------------------------------------------------------------------------- LSTM
 
 
-def _lstm(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
+def _match_lstm(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
     """Match ``o * act(c')``, where ``c'`` is the new value of another state of the loop.
 
     ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial. Return
@@ -148,7 +148,7 @@ def _match_memory(
     reason = NOT_PRODUCTS
     (forget,) = forget_factors[0]
     for gate, candidate in permutations(input_factors[0]):
-        gates = _gates(reader, (gate, output_gate, forget, candidate))
+        gates = _match_gates(reader, (gate, output_gate, forget, candidate))
         if gates is not None and len(set(gates.names[:3])) == 1:
             names, states = (gates.names[0], gates.names[3], outer), (reader.body.state, state)
             return RecurrentCell(
@@ -158,7 +158,7 @@ def _match_memory(
     return reason
 
 
-def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
+def _match_gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
     """Return the activations and terms of gates, in their order.
 
     Return None if a gate is not an activation of a sum of products and biases, or if one of its
@@ -180,7 +180,7 @@ def _gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
 # -------------------------------------------------------------------------------------------- GRU
 
 
-def _gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
+def _match_gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
     """Match ``(1 - z) * n + z * h`` with a reset gate within ``n``, or the same with ``1 - z`` for
     ``z``.
 
@@ -188,8 +188,8 @@ def _gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | 
     the cell, the reason for a near miss as a text, or None for another polynomial.
     """
     old_state = reader.body.select(reader.body.state)
-    for update, candidate, is_complement in _blends(parts, old_state):
-        update_gates, inner = _gates(reader, (update,)), match_activation(candidate)
+    for update, candidate, is_complement in _match_blends(parts, old_state):
+        update_gates, inner = _match_gates(reader, (update,)), match_activation(candidate)
         terms = None if inner is None else reader.terms(inner.of)
         if update_gates is None or terms is None or inner is None:
             return NOT_PRODUCTS
@@ -199,7 +199,7 @@ def _gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | 
         gated = {t.gate for t in terms if t.gate is not None}
         if len(gated) != 1:
             return "not one gate resets its state"
-        resets = _gates(reader, gated)
+        resets = _match_gates(reader, gated)
         if resets is None or resets.names != update_gates.names:
             return NOT_PRODUCTS if resets is None else NOT_ALIKE
         resets_last = _resets_last(terms)
@@ -217,7 +217,7 @@ def _gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | 
     return None
 
 
-def _blends(parts: Polynomial, old_state: View) -> Iterator[tuple[View, View, bool]]:
+def _match_blends(parts: Polynomial, old_state: View) -> Iterator[tuple[View, View, bool]]:
     """Yield each way to see a polynomial as ``n - z * n + z * h``, where h is the state
     ``old_state``.
 
@@ -255,7 +255,7 @@ def _resets_last(terms: list[GateTerm]) -> bool | None:
 # -------------------------------------------------------------------------------------------- RNN
 
 
-def _rnn(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
+def _match_rnn(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
     """Match ``act(x W + h R + b)``. Return the cell, or the reason for a near miss as a text.
 
     ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial.
@@ -263,7 +263,7 @@ def _rnn(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | 
     single_factors = [factors for factors in parts if len(factors) == 1]
     if len(parts) != 1 or len(single_factors) != 1 or parts[single_factors[0]] != 1:
         return "its state is no sum of gated parts as an LSTM's or a GRU's"
-    gates = _gates(reader, single_factors[0])
+    gates = _match_gates(reader, single_factors[0])
     if gates is None:
         return NOT_PRODUCTS
     return RecurrentCell(

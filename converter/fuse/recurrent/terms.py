@@ -82,7 +82,7 @@ class Body:
         return self.loop.bodies["body"]
 
     @property
-    def axes(self) -> tuple[int, ...]:
+    def state_axes(self) -> tuple[int, ...]:
         """All axes of the state, from 0 on."""
         return tuple(range(self.state.rank))
 
@@ -94,7 +94,7 @@ class Body:
         the state. The view does not vary along the other logical axes.
         """
         positions: list[int | None] = [None] * (self.state.rank + 2)
-        for i, axis in enumerate(self.axes if axes is None else axes):
+        for i, axis in enumerate(self.state_axes if axes is None else axes):
             positions[axis] = i
         return furthest_view(view_of(value).select_axes(positions))
 
@@ -199,7 +199,7 @@ class Reader:
         Return None for other products.
         """
         node = view.node()
-        factors = _factors(view)
+        factors = _align_einsum_operands(view)
         if factors is None or node.params["dtype"] != node.out.dtype:
             return None
         one, other = factors
@@ -281,7 +281,7 @@ class Reader:
         return exchange_feature_axis(view, self.body.feature) == self.body.select(self.body.state)
 
 
-def _factors(view: View) -> tuple[View, View] | None:
+def _align_einsum_operands(view: View) -> tuple[View, View] | None:
     """Return both operands of an einsum along the logical axes, with the summed axis as ``INNER``.
 
     Return None if the einsum sums over several axes, or over an axis that only one operand has.

@@ -18,10 +18,14 @@ It is written in three ways:
 from dataclasses import dataclass
 
 from converter.fuse.match import MatchContext, NearMiss, Recogniser, recogniser_from
-from converter.fuse.rotary.half_turn import match_half_turn
+from converter.fuse.rotary.half_turn import match_rotate_half_form
 from converter.fuse.rotary.pairs import Rotations, emit_parts, match_pair, match_parts
 from converter.fuse.rotary.rotation import SIGNS, MatchedRotation, emit_rotation
-from converter.fuse.rotary.rotation_matrices import PairRotation, emit_matrices, match_matrices
+from converter.fuse.rotary.rotation_matrices import (
+    PairRotation,
+    emit_pair_rotation,
+    match_pair_rotation,
+)
 from converter.fuse.rotary.unnamed import find_rotary_look_alikes
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import view_of
@@ -58,9 +62,9 @@ def _match_forms(
     The result is as in `match_rotary`, without the `RotaryEvidence` around it.
     """
     if node.op in SIGNS:
-        return match_half_turn(node, context) or match_matrices(node, context)
+        return match_rotate_half_form(node, context) or match_pair_rotation(node, context)
     if node.op in (ops.einsum, ops.reduce_sum):
-        return match_matrices(node, context)
+        return match_pair_rotation(node, context)
     if node.op is ops.concatenate and len(node.inputs) > 2:
         return match_parts(node, context)
     return match_pair(node, context)
@@ -71,7 +75,7 @@ def emit_rotary_embedding(node: Node, rotary: RotaryEvidence, editor: Editor) ->
     ``node``."""
     evidence = rotary.evidence
     if isinstance(evidence, PairRotation):
-        return emit_matrices(node, evidence, editor)
+        return emit_pair_rotation(node, evidence, editor)
     if isinstance(evidence, dict):
         return emit_parts(node, evidence, editor)
     return editor.reshape(emit_rotation(evidence, node.out.dtype, editor), node.out.shape)

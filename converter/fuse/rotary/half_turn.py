@@ -15,7 +15,7 @@ from converter.ir.axes import View, view_of
 from converter.ir.moves import furthest_view
 
 
-def match_half_turn(node: Node, context: MatchContext) -> MatchedRotation | str | None:
+def match_rotate_half_form(node: Node, context: MatchContext) -> MatchedRotation | str | None:
     """Match a sum or difference of ``x * cos`` and ``rotate(x) * sin``, where ``rotate`` joins -b
     and a.
 
@@ -25,10 +25,10 @@ def match_half_turn(node: Node, context: MatchContext) -> MatchedRotation | str 
     terms = signed_products(view_of(node.out), context)
     for (sign, value_factors), (other, rotated_factors) in (terms, terms[::-1]) if terms else ():
         for rotated, sin in (rotated_factors, rotated_factors[::-1]) if sign == 1 else ():
-            half_turn = _match_turned_halves(rotated, context)
-            if half_turn is None:
+            rotated_halves = _match_rotate_half(rotated, context)
+            if rotated_halves is None:
                 continue
-            x, join, direction = half_turn
+            x, join, direction = rotated_halves
 
             def half(table: View, join: JoinedHalves = join) -> EmitValue | str:
                 axis = table.axes[join.axis]
@@ -49,9 +49,7 @@ def match_half_turn(node: Node, context: MatchContext) -> MatchedRotation | str 
     return None
 
 
-def _match_turned_halves(
-    view: View, context: MatchContext
-) -> tuple[View, JoinedHalves, int] | None:
+def _match_rotate_half(view: View, context: MatchContext) -> tuple[View, JoinedHalves, int] | None:
     """Match ``(-b, a)`` or ``(b, -a)`` of the halves ``a`` and ``b`` of a value.
 
     ``a`` is the first half or the even elements. Return the value, the joined halves, and the sign

@@ -180,7 +180,7 @@ def equal_tables(
     if table is not None:
         return table
     one, other = furthest_view(one), furthest_view(other)
-    if not one.is_writable():
+    if not one.has_nested_factors():
         return None
     if one.base is other.base:
         return _compare_numbers(one, other, bound_array(one.base, memo), shape, sign)
@@ -249,11 +249,11 @@ def _compare_numbers(
     }
     sentence = _describe_relation(steps, sign)
 
-    def write_part(editor: Editor) -> Value:
+    def emit_part(editor: Editor) -> Value:
         record_fact(editor, sentence, one.base, holds)
         return emit_view(editor, one, shape)
 
-    return write_part
+    return emit_part
 
 
 def _describe_relation(steps: dict[int, Any], sign: int) -> str:
@@ -286,14 +286,14 @@ def _compare_operands(one: View, other: View, shape: Shape) -> EmitValue | None:
     node, parts = one.node(), list[EmitValue]()
     for i, value in enumerate(node.inputs):
         first, second = one.operand(i), other.operand(i)
-        write_half = _compare_tables(
+        emit_half = _compare_tables(
             first, second, first.unbroadcast_shape(shape) if value.rank else ()
         )
-        if write_half is None:
+        if emit_half is None:
             return None
-        parts.append(write_half)
+        parts.append(emit_half)
     return lambda editor: editor.copy_with_operands(
-        node, [write_half(editor) for write_half in parts], shape
+        node, [emit_half(editor) for emit_half in parts], shape
     )
 
 
@@ -312,12 +312,12 @@ def _compare_concatenated(one: View, other: View, shape: Shape, sign: int) -> Em
         size = value.shape[axis]
         part_shape = (*shape[:position], size, *shape[position + 1 :])
         first, second = (view.slice_axis(position, offset, size) for view in (one, other))
-        write_half = _compare_tables(first, second, part_shape, sign)
-        if write_half is None:
+        emit_half = _compare_tables(first, second, part_shape, sign)
+        if emit_half is None:
             return None
-        parts.append(write_half)
+        parts.append(emit_half)
         offset += size
-    return lambda editor: editor.concatenate([write_half(editor) for write_half in parts], position)
+    return lambda editor: editor.concatenate([emit_half(editor) for emit_half in parts], position)
 
 
 def _compare_rows(one: View, other: View, shape: Shape) -> EmitValue | None:
@@ -340,18 +340,18 @@ def _compare_rows(one: View, other: View, shape: Shape) -> EmitValue | None:
         view_of(table).slice_axis(table_axis, view.starts[halved[0]], factor.size, factor.stride)
         for view in (one, other)
     )
-    write_half = _compare_tables(first, second, _with_size(table.shape, table_axis, factor.size))
-    if write_half is None:
+    emit_half = _compare_tables(first, second, _with_size(table.shape, table_axis, factor.size))
+    if emit_half is None:
         return None
     sizes[table_axis] = factor.size
     row_shape = _with_size(node.out.shape, halved[0], factor.size)
 
-    def write_rows(editor: Editor) -> Value:
-        operands = [write_half(editor), *node.inputs[1:]]
+    def emit_rows(editor: Editor) -> Value:
+        operands = [emit_half(editor), *node.inputs[1:]]
         half = editor.copy_with_operands(node, operands, row_shape, slice_sizes=tuple(sizes))
         return emit_view(editor, view_of(half, one.axes), shape)
 
-    return write_rows
+    return emit_rows
 
 
 def _differ(one: dims.Dim, other: dims.Dim) -> bool:

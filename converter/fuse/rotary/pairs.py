@@ -62,14 +62,14 @@ def _rotation_of(
             x = unite_halves(a, b, join.axis, join.interleaved)
             if sign == 1 and x is not None and crossed in (expected, expected[::-1]):
                 rotation = match_rotation(
-                    shape, x, (cos, sin), join.axis, join.interleaved, _write_table, other == 1
+                    shape, x, (cos, sin), join.axis, join.interleaved, _use_half_table, other == 1
                 )
                 if isinstance(rotation, MatchedRotation):
                     return rotation
     return rotation
 
 
-def _write_table(table: View) -> EmitValue:
+def _use_half_table(table: View) -> EmitValue:
     """Return a function that returns the base of ``table``, which already has half of the width.
 
     The function emits no node.

@@ -70,18 +70,18 @@ def match_rotation(
         return positions
     halves: list[Table] = []
     for table in tables:
-        write_half = match_half(table)
-        if isinstance(write_half, str):
-            return write_half
+        emit_half = match_half(table)
+        if isinstance(emit_half, str):
+            return emit_half
         if backwards and halves:
-            write_half = partial(_write_negated, write_half)
-        halves.append((write_half, tuple(table.axes[i] for i in (*positions, width))))
+            emit_half = partial(_emit_negated, emit_half)
+        halves.append((emit_half, tuple(table.axes[i] for i in (*positions, width))))
     return MatchedRotation(shape, x, tuple(halves), positions, width, interleaved)
 
 
-def _write_negated(write_table: EmitValue, editor: Editor) -> Value:
-    """Emit a table with the function ``write_table``, and negate it."""
-    table = write_table(editor)
+def _emit_negated(emit_table: EmitValue, editor: Editor) -> Value:
+    """Emit a table with the function ``emit_table``, and negate it."""
+    table = emit_table(editor)
     return editor.add(ops.neg, [table], table.shape, table.dtype)
 
 
@@ -97,7 +97,7 @@ def _positions(x: View, tables: Sequence[View], width: int, shape: Shape) -> tup
     if not axes:
         return "the tables do not depend on a position"
     ordered = tuple(sorted(axes, key=lambda i: (i < width, i)))
-    return ordered if x.has_no_repeated_axes(shape) else "the rotated value is broadcast"
+    return ordered if x.has_no_broadcast_axes(shape) else "the rotated value is broadcast"
 
 
 def emit_rotation(rotation: MatchedRotation, dtype: np.dtype, editor: Editor) -> Value:
@@ -106,8 +106,8 @@ def emit_rotation(rotation: MatchedRotation, dtype: np.dtype, editor: Editor) ->
     sizes = tuple(rotation.shape[i] for i in rotation.positions)
     table_shape = (*sizes, rotation.shape[rotation.width] // 2)
     tables = [
-        emit_view(editor, view_of(write_half(editor), axes), table_shape, dtype)
-        for write_half, axes in rotation.tables
+        emit_view(editor, view_of(emit_half(editor), axes), table_shape, dtype)
+        for emit_half, axes in rotation.tables
     ]
     value = emit_view(editor, rotation.x, rotation.shape, dtype)
     params = {

@@ -57,7 +57,7 @@ class PairRotation:
 NO_ROTATIONS = "the matrices of two that pairs are multiplied by are not shown to be rotations"
 
 
-def match_matrices(node: Node, context: MatchContext) -> PairRotation | str | None:
+def match_pair_rotation(node: Node, context: MatchContext) -> PairRotation | str | None:
     """Match a product of 2 x 2 rotation matrices with pairs of elements.
 
     ``node`` is an einsum, a sum along an axis, or a sum of two products. Return the rotation, a
@@ -192,7 +192,7 @@ def _match_rotation(
     if not positions:
         return "the tables do not depend on a position"
     value_shape = tuple(dims.as_dim(d * 2) if i == width else d for i, d in enumerate(pairs_shape))
-    if not x.has_no_repeated_axes(value_shape):
+    if not x.has_no_broadcast_axes(value_shape):
         return "the rotated value is broadcast"
     axes = tuple((*positions, width))
     tables = tuple(
@@ -220,7 +220,7 @@ def _unite_pair(x: View, y: View, widths: list[int], axis: int) -> tuple[View, i
     values: list[tuple[View, int, bool]] = []
     for width, interleaved in candidates:
         value = unite_halves(x, y, width, interleaved)
-        if value is not None and value.is_writable():
+        if value is not None and value.has_nested_factors():
             values.append((value, width, interleaved))
             if value.has_full_axes:
                 return values[-1]
@@ -241,17 +241,17 @@ def _match_equal_entries(
     """
     (first_sign, first), (second_sign, second) = one, other
     assert first is not None and second is not None
-    write_entry = equal_tables(
+    emit_entry = equal_tables(
         first, second, first.unbroadcast_shape(shape), sign * first_sign * second_sign, context.memo
     )
-    if write_entry is None or first_sign > 0:
-        return write_entry
+    if emit_entry is None or first_sign > 0:
+        return emit_entry
 
-    def write_negated(editor: Editor) -> Value:
-        value = write_entry(editor)
+    def emit_negated(editor: Editor) -> Value:
+        value = emit_entry(editor)
         return editor.add(ops.neg, [value], value.shape, value.dtype)
 
-    return write_negated
+    return emit_negated
 
 
 def _may_rotate(view: View) -> bool:
@@ -267,7 +267,7 @@ def _is_open(value: Value) -> bool:
     return value.kind == "param" and value.bound is None
 
 
-def emit_matrices(node: Node, pairs: PairRotation, editor: Editor) -> Value:
+def emit_pair_rotation(node: Node, pairs: PairRotation, editor: Editor) -> Value:
     """Emit the rotation, and return its result split into pairs, with the shape of ``node``."""
     rotation = pairs.rotation
     value = emit_rotation(rotation, node.out.dtype, editor)

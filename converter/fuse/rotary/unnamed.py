@@ -30,18 +30,18 @@ def find_rotary_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tup
     crossed = {key for node in nodes if node.op is ops.add for key in _factor_sets(node, context)}
     swapped: dict[int, bool] = {}
     for node in nodes:
-        if node.op is ops.concatenate and (signed := _match_swapped(node)) is not None:
+        if node.op is ops.concatenate and (signed := _swap_negates_half(node)) is not None:
             swapped[id(node)] = signed
             if signed:
                 yield node, UNKNOWN
         elif node.op in (ops.add, ops.sub):
-            for inner in _swapped_halves(node, swapped):
+            for inner in _find_unsigned_swaps(node, swapped):
                 yield inner, UNSIGNED_HALVES
             if node.op is ops.sub and any(key in crossed for key in _crossings(node, context)):
                 yield node, CROSSED
 
 
-def _match_swapped(node: Node) -> bool | None:
+def _swap_negates_half(node: Node) -> bool | None:
     """Return True if a concatenation swaps the halves of a value and negates one, False if it
     negates none.
 
@@ -57,7 +57,7 @@ def _match_swapped(node: Node) -> bool | None:
     return len([v for v in parts if v.op() is ops.neg]) == 1
 
 
-def _swapped_halves(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
+def _find_unsigned_swaps(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
     """Yield the concatenations of swapped halves in one term of a sum, if the other term is a
     multiple of the same value.
 

@@ -59,10 +59,12 @@ mul = _broadcasting(
     operator.mul,
     rounding=_ONCE,
     linear=Linear.SEPARATELY,
-    multiplies=True,
+    can_fuse_into_sum=True,
     commutes=True,
 )
-div = _broadcasting("div", lax.div, operator.truediv, divides=True, rounding=_ONCE, multiplies=True)
+div = _broadcasting(
+    "div", lax.div, operator.truediv, divides=True, rounding=_ONCE, can_fuse_into_sum=True
+)
 max = _selection("max", lax.max, np.maximum, commutes=True)
 min = _selection("min", lax.min, np.minimum, commutes=True)
 pow = _broadcasting("pow", lax.pow, operator.pow, divides=True)
@@ -114,8 +116,8 @@ convert_element_type = _unary(
 )
 reduce_precision = _unary("reduce_precision")
 sqrt = _unary("sqrt", lax.sqrt, np.sqrt, rounding=_ONCE)
-square = _unary("square", lax.square, lambda x: x * x, rounding=_ONCE, multiplies=True)
-integer_pow = _unary("integer_pow", numpy=_integer_pow, rounding=_ONCE, multiplies=True)
+square = _unary("square", lax.square, lambda x: x * x, rounding=_ONCE, can_fuse_into_sum=True)
+integer_pow = _unary("integer_pow", numpy=_integer_pow, rounding=_ONCE, can_fuse_into_sum=True)
 exp = _function("exp", lax.exp, np.exp)
 log = _function("log", numpy=np.log)
 sin = _function("sin", numpy=np.sin)

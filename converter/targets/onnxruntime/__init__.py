@@ -25,7 +25,7 @@ from converter.targets.target import (
     Target,
     lacks_operators,
 )
-from converter.targets.versions import versions
+from converter.targets.versions import parse_versions
 
 EXTREME_CONVERSIONS = {**BOOL_CONVERSIONS, **SHORT_CONVERSIONS, **UNSIGNED_CONVERSIONS}
 # The runtime computes sums of these integers in float64. Its sums of int64 are exact.
@@ -97,7 +97,7 @@ LACKS = (
 
 TARGET = Target(
     *("onnxruntime", KERNELS, LACKS, QUIRKS, BFLOAT16, "3d"),
-    versions=versions(">=1.18"),
+    versions=parse_versions(">=1.18"),
     oldest=OLDEST_RUNTIME,
     lags=LAGS,
     dynamic_integers=True,

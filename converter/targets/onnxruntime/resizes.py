@@ -23,11 +23,11 @@ from typing import Any, TypeAlias
 from converter.ir import Node, Value, dims, ops
 from converter.ir.rewrite import Editor
 
-Order: TypeAlias = tuple[int, ...]
-Orders: TypeAlias = frozenset[Order] | None
+Permutation: TypeAlias = tuple[int, ...]
+Permutations: TypeAlias = frozenset[Permutation] | None
 """Transposes that the optimizer may move to a value; None if they are unknown."""
 
-NO_ORDER: Orders = frozenset()
+NO_PERMUTATIONS: Permutations = frozenset()
 
 SCALED_AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
     "linear": {
@@ -39,10 +39,10 @@ SCALED_AXES: dict[str, dict[int, tuple[frozenset[int], ...]]] = {
 }
 """By mode and rank, the sets of axes of which any subset can be scaled."""
 
-MOVED_ORDERS = frozenset({(0, 2, 3, 1), (0, 3, 1, 2)})
+MOVED_PERMUTATIONS = frozenset({(0, 2, 3, 1), (0, 3, 1, 2)})
 """Transposes that are moved through a resize."""
 
-MAX_ORDERS = 8
+MAX_PERMUTATIONS = 8
 """Largest number of different transposes of a value that are distinguished."""
 
 BARRIERS = frozenset(
@@ -94,9 +94,12 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
     (x,), axes = node.inputs, node.params["axes"]
     if x.rank != 4 or set(axes) != {2, 3} or resize_mode(node) not in SCALED_AXES:
         return None
-    orders, scaled = moved_orders(x, editor.memo), scaled_axes(node)
-    moved = MOVED_ORDERS if orders is None else MOVED_ORDERS & orders
-    if all(has_kernel(resize_mode(node), 4, [order[axis] for axis in scaled]) for order in moved):
+    permutations, scaled = moved_permutations(x, editor.memo), scaled_axes(node)
+    moved = MOVED_PERMUTATIONS if permutations is None else MOVED_PERMUTATIONS & permutations
+    if all(
+        has_kernel(resize_mode(node), 4, [permutation[axis] for axis in scaled])
+        for permutation in moved
+    ):
         return None
     for axis in (3, 2):
         size = node.out.shape[axis]
@@ -108,7 +111,7 @@ def resize_axes_separately(node: Node, editor: Editor) -> Value | None:
 # ---------------------------------------------------------------------------------- transpositions
 
 
-def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
+def moved_permutations(value: Value, memo: dict[Any, Any]) -> Permutations:
     """Return the permutations by which ONNX Runtime's optimizer may transpose a value.
 
     The optimizer moves ``Transpose`` nodes forwards through the graph. The result is empty if it
@@ -118,14 +121,14 @@ def moved_orders(value: Value, memo: dict[Any, Any]) -> Orders:
     stack = [value]
     while stack:
         top = stack[-1]
-        missing = [v for v in _sources(top) if ("orders", id(v)) not in memo]
+        missing = [v for v in _sources(top) if ("permutations", id(v)) not in memo]
         if missing:
             stack += missing
         else:
-            memo["orders", id(top)] = _compute_orders(top, memo)
+            memo["permutations", id(top)] = _compute_permutations(top, memo)
             stack.pop()
-    orders: Orders = memo["orders", id(value)]
-    return orders
+    permutations: Permutations = memo["permutations", id(value)]
+    return permutations
 
 
 def _sources(value: Value) -> list[Value]:
@@ -135,27 +138,37 @@ def _sources(value: Value) -> list[Value]:
     return [] if node is None or node.op in BARRIERS or _merges(node) else node.inputs
 
 
-def _compute_orders(value: Value, memo: dict[Any, Any]) -> Orders:
+def _compute_permutations(value: Value, memo: dict[Any, Any]) -> Permutations:
     """Return the permutations by which ONNX Runtime's optimizer may transpose a value, or None if
     they are unknown.
 
     ``memo`` contains the permutations of all operands of its producer.
     """
-    node, source_orders = value.node, [(v, memo["orders", id(v)]) for v in _sources(value)]
+    node, source_permutations = (
+        value.node,
+        [(v, memo["permutations", id(v)]) for v in _sources(value)],
+    )
     if node is None or node.op in BARRIERS or _merges(node):
-        return NO_ORDER
+        return NO_PERMUTATIONS
     if node.op is ops.transpose:
-        return _compose_order(tuple(node.params["permutation"]), source_orders[0][1])
+        return _compose_permutations(tuple(node.params["permutation"]), source_permutations[0][1])
     if not (node.op.elementwise or node.op.moves or node.op.reduces or node.op in _TRANSPARENT):
         return None
     if node.op is ops.reshape:
-        source_orders = [
-            (value, _orders_after_reshape(node, orders)) for _, orders in source_orders
+        source_permutations = [
+            (value, _permutations_after_reshape(node, permutations))
+            for _, permutations in source_permutations
         ]
-    moved = [(v.rank, orders) for v, orders in source_orders if orders != NO_ORDER]
-    if any(orders is None or rank != value.rank for rank, orders in moved):
+    moved = [
+        (v.rank, permutations)
+        for v, permutations in source_permutations
+        if permutations != NO_PERMUTATIONS
+    ]
+    if any(permutations is None or rank != value.rank for rank, permutations in moved):
         return None
-    return _limit_orders(order for _, orders in moved for order in orders or ())
+    return _limit_permutations(
+        permutation for _, permutations in moved for permutation in permutations or ()
+    )
 
 
 _TRANSPARENT = frozenset(
@@ -164,23 +177,26 @@ _TRANSPARENT = frozenset(
 """Operations that are lowered without a transpose, and through which one may be moved."""
 
 
-def _orders_after_reshape(node: Node, orders: Orders) -> Orders:
+def _permutations_after_reshape(node: Node, permutations: Permutations) -> Permutations:
     """Return the permutations of the operand of a reshape as permutations of its result.
 
     They are known only if the reshape adds or removes axes of size one before or after all other
     axes. Return None if they are unknown.
     """
-    if orders is None or orders == NO_ORDER:
-        return orders
+    if permutations is None or permutations == NO_PERMUTATIONS:
+        return permutations
     before, after = node.inputs[0].shape, node.out.shape
     added, removed = _start_among_ones(after, before), _start_among_ones(before, after)
     if added is not None:
         last = range(added + len(before), len(after))
-        return _limit_orders((*range(added), *(added + axis for axis in o), *last) for o in orders)
+        return _limit_permutations(
+            (*range(added), *(added + axis for axis in o), *last) for o in permutations
+        )
     if removed is not None:
         kept_axes = range(removed, removed + len(after))
-        return _limit_orders(
-            _renumber_axes([order[axis] for axis in kept_axes]) for order in orders
+        return _limit_permutations(
+            _renumber_axes([permutation[axis] for axis in kept_axes])
+            for permutation in permutations
         )
     return None
 
@@ -200,7 +216,7 @@ def _start_among_ones(longer: dims.Shape, shorter: dims.Shape) -> int | None:
     return None
 
 
-def _renumber_axes(axes: list[int]) -> Order:
+def _renumber_axes(axes: list[int]) -> Permutation:
     """Return the axes as a permutation of 0 to n - 1 in the same order.
 
     Example: [4, 2, 5] gives (1, 0, 2).
@@ -216,19 +232,20 @@ def _merges(node: Node) -> bool:
     return not dims.is_same_shape(tuple(before), tuple(after))
 
 
-def _compose_order(last: Order, before: Orders) -> Orders:
+def _compose_permutations(last: Permutation, before: Permutations) -> Permutations:
     """Return the permutation ``last`` of a transpose, and its compositions with the permutations
     before it of the same rank.
 
-    None if those before it are unknown, or if there are more than ``MAX_ORDERS``.
+    None if those before it are unknown, or if there are more than ``MAX_PERMUTATIONS``.
     """
     if before is None:
         return None
     same_rank = [first for first in before if len(first) == len(last)]
-    return _limit_orders([last, *(tuple(first[i] for i in last) for first in same_rank)])
+    return _limit_permutations([last, *(tuple(first[i] for i in last) for first in same_rank)])
 
 
-def _limit_orders(orders: Iterable[Order]) -> Orders:
-    """Return the permutations without duplicates, or None if there are more than ``MAX_ORDERS``."""
-    different = frozenset(orders)
-    return different if len(different) <= MAX_ORDERS else None
+def _limit_permutations(permutations: Iterable[Permutation]) -> Permutations:
+    """Return the permutations without duplicates, or None if there are more than
+    ``MAX_PERMUTATIONS``."""
+    different = frozenset(permutations)
+    return different if len(different) <= MAX_PERMUTATIONS else None

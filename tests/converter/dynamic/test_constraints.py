@@ -8,7 +8,7 @@ from jax import export, lax
 
 import converter
 from converter.ir import named_sizes
-from converter.verify.samples import samples
+from converter.verify.samples import draw_basic_samples
 
 
 def sum_pairs(x):
@@ -27,7 +27,7 @@ def test_all_functions_obey_constraints():
         converter.bisect(sum_pairs, [x[:2]], **options)
     exported = converter.to_onnx(sum_pairs, **options)
     assert exported.model.metadata_props["dimension_constraints"] == "N == 2*N_2; N >= 4"
-    assert {arrays[0].size for _, arrays in samples(exported.graph)} == {4, 6, 18}
+    assert {arrays[0].size for _, arrays in draw_basic_samples(exported.graph)} == {4, 6, 18}
     assert converter.check(exported, sum_pairs).passed
     assert converter.check(exported, sum_pairs, [x]).passed
     with pytest.raises(converter.CheckError, match=r"do not obey the constraint 'N >= 4'"):
@@ -85,7 +85,7 @@ NEAREST = [  # requested sizes, constraints, nearest sizes or None
 
 def test_nearest_sizes_obey_the_constraints():
     for requested, constraints, nearest in NEAREST:
-        assert named_sizes.nearest_sizes(requested, constraints) == nearest
+        assert named_sizes.find_allowed_sizes(requested, constraints) == nearest
 
 
 BOUNDED = {

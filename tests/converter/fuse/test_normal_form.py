@@ -16,7 +16,7 @@ from converter.frontend.trace import trace
 from converter.fuse.match import peeled_view
 from converter.fuse.normal_form import Inner, Sum, find_views, normal_form
 from converter.ir import dims
-from converter.ir.evaluation import evaluate, run_uncompiled
+from converter.ir.evaluation import evaluate, run_eagerly
 from converter.ir.rewrite import Editor
 
 SIZES = {"B": 3}
@@ -118,7 +118,7 @@ def draw_form(seed, dtype, named):
     def evaluate_both(inputs):
         with np.errstate(all="ignore"):
             actual, *bases = (
-                np.asarray(x, np.float64) for x in evaluate(graph, inputs, None, run_uncompiled)
+                np.asarray(x, np.float64) for x in evaluate(graph, inputs, None, run_eagerly)
             )
             arrays = {id(view.base): base for view, base in zip(views, bases, strict=True)}
             form_value = np.broadcast_to(

@@ -13,7 +13,7 @@ from jax.scipy.ndimage import map_coordinates
 import converter
 from converter.ir.evaluation import COPIES, peak_memory
 from converter.model.verdict import LEVELS, Difference, Elements, Errors, Verdict
-from converter.verify.samples import MEMORY_BUDGET, samples
+from converter.verify.samples import MEMORY_BUDGET, draw_basic_samples
 from tests.tiers import default_rows
 
 RNG = np.random.default_rng(3)
@@ -104,7 +104,7 @@ def test_errors_on_one_sample_are_found():
 def test_samples_have_the_sizes_and_dtypes_of_inputs():
     specs = [("B", "16*h"), (("h", 2), "int8"), ((3,), "bool"), ((2,), jnp.bfloat16)]
     graph = converter.to_onnx(lambda a, b, c, d: (a + 1, b + 1, ~c, d), specs).graph
-    inputs_by_sample = dict(samples(graph))
+    inputs_by_sample = dict(draw_basic_samples(graph))
     assert [x.dtype.name for x in inputs_by_sample["large"]] == [
         "float32",
         "int8",
@@ -131,7 +131,7 @@ def test_numbers_of_turns_are_drawn_small(dtype, inside):
         return rows, free + 1
 
     export = converter.to_onnx(fn, [((), dtype), (2, 3), ((3,), dtype)])
-    inputs_by_sample = dict(samples(export.graph))["large"]
+    inputs_by_sample = dict(draw_basic_samples(export.graph))["large"]
     assert abs(int(inputs_by_sample[0])) < 100 < np.abs(inputs_by_sample[2].astype(np.int64)).max()
     assert converter.check(export, fn).passed
 
@@ -159,7 +159,7 @@ def test_indices_are_drawn_within_bounds(name, dtype):
     """Indices are drawn within bounds: indexing promises it, and ONNX Runtime needs it."""
     export = converter.to_onnx(INDEXED[name], [((4,), dtype), ("B", 3)], verify=True)
     assert export.verdict.passed
-    for sample, (indices, x) in samples(export.graph):
+    for sample, (indices, x) in draw_basic_samples(export.graph):
         size = len(TABLE) if name == "rows" else min(x.shape) if "two" in name else len(x)
         assert indices.dtype == dtype and (indices < size).all() and (indices >= 0).all()
         assert (indices > 0).any() or sample in ("zeros", "normal, small")
@@ -177,7 +177,7 @@ def test_indices_are_drawn_within_bounds(name, dtype):
 )
 def test_indices_that_the_file_clips_are_drawn_freely(fn):
     export = converter.to_onnx(fn, [((9,), "int32"), ("B", 3)], verify=True)
-    inputs_by_sample = dict(samples(export.graph))
+    inputs_by_sample = dict(draw_basic_samples(export.graph))
     assert inputs_by_sample["large"][0].max() > 9 and inputs_by_sample["normal"][0].min() < 0
 
 
@@ -430,7 +430,7 @@ def test_samples_fit_into_memory(constraints):
     """Sizes of samples fit into memory: 9 images of 160 x 176 pixels would take 400 GiB."""
     shape = ("B", "16*h", "16*w")
     export = converter.to_onnx(over_pixels, [shape], constraints=constraints)
-    shapes = [xs[0].shape for _, xs in samples(export.graph, 0, export.retrace())]
+    shapes = [xs[0].shape for _, xs in draw_basic_samples(export.graph, 0, export.retrace())]
     for images, height, width in shapes:
         sizes = {"B": images, "h": height // 16, "w": width // 16}
         assert peak_memory(export.retrace(), sizes) <= MEMORY_BUDGET

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 import converter
-from converter.verify.samples import samples
+from converter.verify.samples import draw_basic_samples
 
 SCATTERS = (lax.scatter, lax.scatter_add, lax.scatter_min, lax.scatter_max)
 PROMISE = {"mode": lax.GatherScatterMode.PROMISE_IN_BOUNDS}
@@ -66,7 +66,7 @@ def test_windows_are_drawn_within_bounds(case, dtype):
     assert export.verdict.passed
     if any(window[axis] > 1 for axis in axes):
         return  # the file itself clips the starts
-    for sample, (_, indices) in samples(export.graph):
+    for sample, (_, indices) in draw_basic_samples(export.graph):
         assert indices.dtype == np.dtype(dtype)
         assert (indices >= 0).all() and (indices <= limit).all(), sample
 
@@ -83,5 +83,5 @@ def test_windows_are_drawn_within_bounds(case, dtype):
 )
 def test_inputs_that_are_sorted_or_searched_are_drawn_freely(fn):
     export = converter.to_onnx(fn, [((4,), "int32"), (5, 3)], verify=True)
-    inputs_by_sample = dict(samples(export.graph))
+    inputs_by_sample = dict(draw_basic_samples(export.graph))
     assert inputs_by_sample["large"][0].max() > 5 and inputs_by_sample["large"][0].min() < 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from converter.targets.versions import versions
+from converter.targets.versions import parse_versions
 from tests.judges.habits import TABLES, TITLES, VERSIONS, Arrays, Habit, Runtime, kernels
 
 INTRODUCTION = """# What runtimes get wrong
@@ -66,7 +66,7 @@ def _by_title(runtime: Runtime) -> Mapping[str, Sequence[Habit]]:
     found: dict[str, list[Habit]] = {title: [] for title in TABLES[runtime]}
     for title, habits in TABLES[runtime].items():
         for habit in habits:
-            having = [v for v in VERSIONS[runtime] if v in versions(habit.versions)]
+            having = [v for v in VERSIONS[runtime] if v in parse_versions(habit.versions)]
             later = VERSIONS[runtime][len(having) :]
             fixed = f"Seen in {' and '.join(having)}, fixed in {later[0]}" if later else title
             before = f"Fixed in {habit.versions.removeprefix('<')}"

@@ -14,7 +14,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 import converter
 from converter.model.verdict import LEVELS
 from converter.opsets import is_older
-from converter.verify.sessions import run, sessions
+from converter.verify.sessions import iter_sessions, run
 from tests.conformance import unused
 from tests.runtimes.load import needs_quantized_23
 from tests.seeded import NETWORKS, nano, native, values_of
@@ -326,7 +326,7 @@ def test_four_bits_in_float16_at_every_level(mixed_file):
     """ONNX Runtime converts the scales to float32, so that they are no constants to an integer
     kernel."""
     file, x, expected = mixed_file
-    for level, session in sessions(file):
+    for level, session in iter_sessions(file):
         (actual,) = run(session, [x]).values()
         assert converter.compare(actual, np.asarray(expected)).cosine > 0.99, level
     (node,) = (node for node in ir.load(file).graph if node.op_type == "MatMulNBits")
