@@ -257,13 +257,14 @@ class Naming:
 
     @cached_property
     def _by_source(self) -> PathIndex:
-        """Index of the rules by their sources."""
+        """Index of the rules by the key patterns of their source tensors. The patterns of optional
+        tensors are without their `?`."""
         keys = ((key.removesuffix("?"), rule) for rule in self.rules for key in rule.sources)
         return PathIndex(keys)
 
     @cached_property
     def _by_target(self) -> PathIndex:
-        """Index of the rules by their leaves."""
+        """Index of the rules by the patterns of their leaves."""
         return PathIndex((rule.target, rule) for rule in self.rules)
 
     def has_leaf(self, leaf: str) -> bool:

@@ -119,13 +119,14 @@ def find_computable(graph: Graph, kinds: Container[str]) -> set[int]:
 
 
 def values_read_outside(graph: Graph, inner: Container[int]) -> list[Value]:
-    """Return all values that are read from outside of a set of values, whether they belong to the
-    set or not.
+    """Return the values that nodes outside of a set read, and the outputs of the graph and its
+    bodies.
 
-    These are the inputs of all nodes that compute no value of the set, and the outputs of the graph
-    and its bodies. A value that is read several times is returned several times.
+    A node is outside of the set if none of its results belongs to it. The values that it reads may
+    belong to the set. A value that is read several times is returned several times.
 
     Arguments:
+        graph: the graph.
         inner: ids of the values of the set.
     """
     read = all_outputs(graph)

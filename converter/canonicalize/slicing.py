@@ -177,14 +177,17 @@ def _spread_entries(value: Value) -> SpreadEntries | None:
 
 
 def _interleave(first: SpreadEntries, second: SpreadEntries, node: Node, editor: Editor) -> Value:
-    """Return the entries of two arrays alternately, with the entries of ``first`` at even
-    positions.
+    """Return the entries of two arrays alternately: first[0], second[0], first[1], …
 
-    Both are concatenated on a new axis, which is merged with theirs. If ``first`` has one entry
-    more, ``second`` gets a filler, which is cut off at the end.
+    The arrays are stacked on a new axis after the axis of their entries, and the two axes are
+    merged. If ``first`` has one entry more, ``second`` is padded with a zero entry, which is cut
+    off at the end.
 
     Arguments:
+        first: the array for the even positions.
+        second: the array for the odd positions.
         node: the node to replace, whose shape the result gets.
+        editor: gets the new nodes.
     """
     axis, x, y = first.axis, first.x, second.x
     if x.shape[axis] > y.shape[axis]:

@@ -82,10 +82,16 @@ def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) ->
 
 
 def emit_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
-    """Emit the norm again with one more scale or bias, and return it along the axes of ``node``.
+    """Emit a norm that includes the scale or bias of ``node``, and return its result along the axes
+    of ``node``.
 
-    ``affine`` contains the views that ``match_affine`` returned. A first scale replaces the scale
-    1. A second scale is multiplied with the first one.
+    A bias becomes the norm's bias. A scale replaces the norm's scale if that is 1; otherwise the
+    two are multiplied.
+
+    Arguments:
+        node: the product or sum of the norm's result and the scale or bias.
+        affine: the views that ``match_affine`` returned for ``node``.
+        editor: gets the new nodes.
     """
     normed, operand_view = affine
     inner = normed.node()

@@ -163,11 +163,17 @@ def _unbatched_shapes(
 def _remove_batch_axes(
     shape: Shape, result: Shape, count: int
 ) -> Iterator[tuple[tuple[int, ...], Shape, Shape]]:
-    """Yield the possible choices of ``count`` batch axes, and the shapes of operand and result
-    without them.
+    """Yield ordered choices of ``count`` batch axes of an operand, and the shapes of operand and
+    result without them.
 
-    A batch axis of the operand needs an axis of the same size in the result. The axes are numbered
-    as in `_unbatched_shapes`.
+    For each batch axis, an axis of the same size is removed from the result. The number of a batch
+    axis counts only the axes that remain after the removal of the ones before it, as for nested
+    ``vmap`` calls. The same choice may be yielded several times.
+
+    Arguments:
+        shape: the shape of the operand.
+        result: the shape of the result.
+        count: the number of batch axes.
     """
     if not count:
         yield (), shape, result

@@ -301,7 +301,14 @@ def _rename_group(group: Group, inner: tuple[Group, ...]) -> Group:
 
 
 def _rename_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
-    """Return a factor along an axis of the inner view as factors along its base."""
+    """Return a factor of the outer view as factors along the base of the inner view.
+
+    A factor along an axis without factors becomes one that repeats elements.
+
+    Arguments:
+        factor: a factor along an axis of the inner view, or along no axis.
+        inner: the factors of each axis of the inner view, at most one for each.
+    """
     axis, stride, size = factor
     base_factors = () if axis is None else inner[axis]
     if not base_factors:

@@ -338,11 +338,15 @@ def _plan_reshape(shape: Shape, target: Shape) -> list[Step]:
 
 
 def _split_axis(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
-    """Return the sizes into which a broadcast splits an axis of the view, and for each whether
-    elements vary along it.
+    """Return the parts of an axis of a view: the size of each, and whether elements vary along it.
 
-    ``group`` contains the factors of the axis, ``size`` is its size. An axis that no broadcast
-    repeats is not split.
+    If a factor of the axis repeats elements, each factor is a part. Elements vary along all parts
+    but the repeated ones. Otherwise the full axis is the only part, and elements vary along it
+    unless it has no factors.
+
+    Arguments:
+        group: the factors of the axis.
+        size: the size of the axis.
     """
     repeated = any(f.axis is None for f in group)
     return [(f.size, f.axis is not None) for f in group] if repeated else [(size, bool(group))]

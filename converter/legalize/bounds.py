@@ -190,8 +190,14 @@ def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
 
 
 def _is_promise_kept(indices: Value, limits: list[Dim]) -> bool:
-    """Return True if all indices are known to be from 0 to ``limits``, by their constant values or
-    by their range."""
+    """Return True if all indices are known to be within bounds, as ``promise_in_bounds`` says.
+
+    They are known if they are constants or have a known range. Return False if nothing is known.
+
+    Arguments:
+        indices: the index vectors.
+        limits: the largest valid index of each component. Without limits the promise is kept.
+    """
     if not limits or indices.kind == "const" or not dims.all_static(limits):
         return not limits or _are_known_in_bounds(indices, limits)
     return known_range(indices).within(0, min(limits))

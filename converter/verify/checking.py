@@ -67,25 +67,28 @@ def check(
         fn: the function that is called with the inputs. The leaves of its result are compared with
             the outputs of the model in order.
         inputs: arrays as the function takes them, or pytrees of them. Without inputs, ``model`` has
-            to be an export, and several samples are drawn: normal, repeated, zero and large
-            numbers, indices within bounds, and the extremes of named dimensions for which an
-            evaluation takes at most 4 GiB. A small function gets at least 32 samples. If the
-            program has branches, loops or index bounds, up to 256 further inputs are tried. An
-            input is also used as a sample if it is the first one that takes a branch, a number of
-            loop iterations or a side of a bound. After four samples with wrong elements, the other
-            samples are not compared at this optimization level.
+            to be an export, and samples are drawn (see below).
         seed: seed of the inputs that are drawn.
         accept_open: names of outputs whose open elements are accepted. Unknown names are ignored.
+
+    Drawn samples:
+        Several samples are drawn: normal, repeated, zero and large numbers, indices within bounds,
+        and the extremes of named dimensions for which an evaluation takes at most 4 GiB. A small
+        function gets at least 32 samples. If the program has branches, loops or index bounds, up to
+        256 more inputs are tried. Those that are the first to take a branch, a number of loop
+        iterations or a side of a bound become samples. After four samples with wrong elements, the
+        other samples are not compared at this optimization level.
 
     Returns:
         The verdict: a dictionary from output names to the largest errors, with ``passed``,
         ``differences`` and ``elements``. Its ``untaken`` contains a sentence for each branch,
-        number of loop iterations and index bound that no sample reached.
+        number of loop iterations and side of an index bound that no sample reached.
 
     Raises:
-        CheckError: the inputs or outputs do not fit the model, JAX cannot evaluate the function,
-            ONNX Runtime cannot run the model, or the model does not pass and a second call of the
-            function on the same inputs returns other numbers.
+        CheckError: the inputs or outputs do not fit the model, there are no inputs and ``model`` is
+            not an export, JAX cannot evaluate the function, or ONNX Runtime cannot run the model.
+            Also if the model does not pass, and the function returns other numbers when it is
+            called again on the same inputs. A model that merely does not pass raises no error.
     """
     cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())

@@ -188,10 +188,11 @@ class PerturbedEvaluation:
         return PerturbedEvaluation(lambda: graph)
 
     def evaluate_exact(self, args: Sequence[Any]) -> UnperturbedResult:
-        """Return the outputs for the inputs ``args`` without perturbations.
+        """Evaluate the graph for the inputs ``args`` without perturbations.
 
-        The limit of iterations in the result is ``ITERATION_FACTOR`` times the iterations of the
-        longest loop, plus ``EXTRA_ITERATIONS``.
+        The result contains the outputs, and the limit of iterations for perturbed evaluations on
+        the same inputs. The limit is ``ITERATION_FACTOR`` times the iterations of the longest loop,
+        plus ``EXTRA_ITERATIONS``.
         """
         outputs, iterations = self._evaluate(args, 0, ENDLESS)
         max_iterations = min(ITERATION_FACTOR * iterations + EXTRA_ITERATIONS, ENDLESS)

@@ -139,9 +139,11 @@ def find_positions(config: Config) -> LearnedPositions | None:
 
 
 def with_interpolation(config: Config, antialias: bool) -> Config:
-    """Return the configuration, and nested networks, with learned positions that are interpolated
-    like those of transformers: without an offset, and with antialiasing if `antialias` is True.
-    A network without learned positions is returned unchanged."""
+    """Return the configuration with learned positions that are interpolated as in transformers.
+
+    Their `offset` becomes 0, and their `antialias` becomes the argument `antialias`. This is done
+    in nested networks too. A network without learned positions is returned unchanged.
+    """
     positions = {
         field.name: with_fields(field.value, antialias=antialias, offset=0.0)
         for field in declared_fields(config)

@@ -104,9 +104,16 @@ class Misfit(NamedTuple):
 
 
 def describe_mismatch(checkpoint: Checkpoint, settings: Settings | None) -> str:
-    """Return the sentence that says why a checkpoint holds no network of the zoo, and what to do.
+    """Return the error message for a checkpoint in which no network of the zoo was found.
 
-    `settings` are the contents of its `config.json`, or None without one.
+    It gives the cause, and usually also what to do. Causes are, for example, weights in a form that
+    cannot be read, another architecture in `config.json`, and tensors or sizes that differ from
+    those of the most similar network.
+
+    **Arguments:**
+
+    - `checkpoint`: the checkpoint in which no network was found.
+    - `settings`: the contents of its `config.json`, or None without one.
     """
     if reason := describe_storage(checkpoint):
         return f"{checkpoint.path} {reason}"

@@ -388,12 +388,20 @@ def read_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, ...
 def read_output_names(
     outputs: Sequence[str], layers: Sequence[int], entry: ModelInfo
 ) -> tuple[str, ...]:
-    """Return the names of the requested outputs without duplicates, in the order in which a file
-    has them.
+    """Return the requested output names without duplicates, in the order in which a file has them.
 
-    `layers` are the blocks whose hidden states are outputs too. If no output is requested, return
-    an empty tuple, which stands for the model's default outputs. **Raises** `BadRequest` for an
-    output that the model does not have.
+    The names are those of fields of the network's result, such as `pooler_output`. If `outputs` is
+    empty, return an empty tuple, which stands for the model's default outputs. The file has the
+    hidden states of `layers` in any case; they need no name in `outputs`.
+
+    **Arguments:**
+
+    - `outputs`: the requested names.
+    - `layers`: the blocks whose hidden states are requested. Without any, `hidden_states` is an
+      unknown name.
+    - `entry`: the model.
+
+    **Raises** `BadRequest` for an output that the model does not have.
     """
     if not outputs:
         return ()

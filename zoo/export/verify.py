@@ -234,10 +234,16 @@ def steer_samples(
 def describe_untaken_sides(
     export: converter.Export, samples: Sequence[Sample], values: Mapping[str, ArrayLike]
 ) -> tuple[str, ...]:
-    """Return a sentence for each branch and each side of an index bound that no sample reached.
+    """Return a sentence for each side of the network's program that no sample takes.
 
-    `values` are the network's arrays by path. Return an empty tuple if the exported graph has
-    neither.
+    A side is a branch, a number of loop iterations (none, one, several), or an index below or above
+    its bounds. The result is empty if the exported graph has no branches, loops or indices.
+
+    **Arguments:**
+
+    - `export`: the exported graph.
+    - `samples`: the samples.
+    - `values`: the network's arrays by path.
     """
     if not may_have_sides(export.graph):
         return ()

@@ -94,8 +94,9 @@ def rule_on_real_parts(
 def is_known_real(value: Value) -> bool:
     """Return True if the imaginary parts of a complex value in the graph are known to be zero.
 
-    The value is a real array with a last axis of two. It is a constant, or a concatenation that
-    ends with zeros. Return False for other values.
+    ``value`` represents the complex value as a real array whose last axis has the real and the
+    imaginary part. The result is True for a constant whose imaginary parts are all zero, and for a
+    concatenation whose last operand is the constant zero. It is False for every other value.
     """
     if value.kind == "const":
         return not np.any(value.const[..., 1])

@@ -86,14 +86,15 @@ def match_axis_roles(
 ) -> tuple[AxisRoles, View] | str:
     """Match the roles of the axes in attention.
 
-    Return the operands with the roles of their axes, and the logical axes as a view of the axes of
-    the softmax. If the axes are not those of attention, return the reason as a text.
+    Return the operands with the roles of their axes, and a view of the softmax along its logical
+    axes (`split_axes`). If the axes are not those of attention, return the reason as a text.
 
     **Arguments**
 
-    - `node`: the second product, whose operand `side` is the weights.
-    - `weights`: the softmax along the axes of that operand.
-    - `product`: the first product along the axes of the softmax.
+    - `node`: the second product.
+    - `side`: the index of the operand of `node` that is the weights.
+    - `weights`: that operand as a view of the softmax.
+    - `product`: the operand of the softmax as a view of the first product.
     - `context`: the number of readers of values.
     """
     first = product.node()
@@ -126,12 +127,15 @@ def match_axis_roles(
 
 
 def split_axes(weights: View, product: View) -> View | str:
-    """Return the logical axes, as a view of the axes of the softmax; or the reason why there are
-    none.
+    """Return a view of the softmax along its logical axes, or the reason why there are none.
 
-    ``weights`` is the softmax along the axes of its reader, ``product`` the first product along the
-    axes of the softmax. An axis is split where one of the products has several axes in its place,
-    such as heads that are groups of queries by key heads.
+    The logical axes are the axes of the softmax. An axis is split where one of the products has
+    several axes in its place, such as heads that are groups of queries by key heads.
+
+    **Arguments**
+
+    - `weights`: the operand of the second product, as a view of the softmax.
+    - `product`: the operand of the softmax, as a view of the first product.
     """
     groups: list[Group] = []
     shape, columns = weights.base.shape, weights.node().params["axis"]

@@ -186,7 +186,11 @@ def attend_with_bias(
     v: Float[Array, "heads pixels head_dim"],
     bias: Float[Array, "heads pixels pixels"],
 ) -> Float[Array, "pixels dim"]:
-    """Return `softmax(Q Kᵀ + bias) V` of every head, with the results of the heads concatenated."""
+    """Return `softmax(Q Kᵀ + bias) V` of every head, with the results of the heads concatenated.
+
+    The scores are not divided by `√head_dim`: `q` and `k` are scaled before. The softmax is
+    computed in float32.
+    """
     scores = (jnp.einsum("hqd,hkd->hqk", q, k) + bias).astype(jnp.float32)
     return weighted_means(jax.nn.softmax(scores, axis=-1).astype(q.dtype), v)
 
