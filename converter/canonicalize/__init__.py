@@ -92,14 +92,15 @@ def fold_constants(graph: Graph) -> bool:
 
 
 def find_computable(graph: Graph, kinds: Container[str]) -> set[int]:
-    """Return the ids of the results of nodes that can be evaluated from values of these kinds
-    alone.
+    """Return the ids of node results that depend only on values of these kinds and can be
+    evaluated.
 
     Results of control flow and calls, and values with named sizes, are excluded. So are values that
     are larger than all their sources together plus `EXTRA_BYTES`, and values that depend on
     excluded ones. Nodes in bodies are included.
 
     Arguments:
+        graph: the graph.
         kinds: kinds of values (``Value.kind``), such as "const" or "param".
     """
     computable_ids: set[int] = set()
