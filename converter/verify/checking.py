@@ -114,8 +114,7 @@ def draw_cases(
     seed: int = 0,
     accept_open: Collection[str] = (),
 ) -> tuple[list[Case], Coverage]:
-    """Return the samples on which a model is verified, with the outputs of JAX for them, and their
-    coverage.
+    """Return the samples on which a model is verified, and their coverage.
 
     Arguments:
         model: an export, an onnx_ir model, a path, or a session.
@@ -126,8 +125,8 @@ def draw_cases(
         accept_open: names of outputs whose open elements are accepted.
 
     Returns:
-        The cases to compare, and the branches, numbers of loop iterations and index bounds of the
-        program with whether a sample took them.
+        The cases to compare, with the outputs of JAX. The coverage says for each branch, number of
+        loop iterations and side of an index bound whether a sample took it.
 
     Raises:
         CheckError: the inputs do not fit the model, JAX cannot evaluate the function, or there are
@@ -190,8 +189,7 @@ def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_impure(case: Case) -> None:
-    """Raise `CheckError` if the outputs of a second call of the function on the inputs of a sample
-    are different.
+    """Raise `CheckError` if the function returns other outputs when it is called again on a sample.
 
     The bytes of the outputs are compared, so that a change in the last place is also found.
     """
@@ -207,8 +205,7 @@ def _refuse_impure(case: Case) -> None:
 
 @contextmanager
 def _translate_evaluation_errors(name: str, inputs: Sequence[Any]) -> Iterator[None]:
-    """Raise `CheckError` in place of an error of XLA or a ``MemoryError`` that the body of the
-    ``with`` statement raises.
+    """Raise `CheckError` in place of an error of XLA or a ``MemoryError`` in the ``with`` block.
 
     Arguments:
         name: name of the sample, used in the message.
@@ -382,16 +379,14 @@ def _to_jax_precision(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _trace_reference(
     model: Model, fn: Callable[..., Any], inputs: Sequence[Any]
 ) -> tuple[Graph | None, PerturbedEvaluation | None]:
-    """Return the traced graph that a model is compared with, and the estimate of its rounding
-    errors.
+    """Return the traced graph with which a model is compared, and its perturbed evaluations.
 
     An export is compared with the graph that it was traced from; ``fn`` and ``inputs`` are not
     used. Another model is compared with ``fn``, traced for these inputs.
 
-    Returns:
-        The graph, and its perturbed evaluations. The graph is None if JAX cannot trace the
-        function. The evaluations are None if there is no graph, if a parameter of an export has no
-        value, or if the function of another model does not use its inputs.
+    Perturbed evaluations estimate rounding errors. The graph is None if JAX cannot trace the
+    function. The evaluations are None if there is no graph, if a parameter of an export has no
+    value, or if the function of another model does not use its inputs.
     """
     if isinstance(model, Export):
         traced = model.retrace()

@@ -124,11 +124,11 @@ class PerturbedEvaluation:
 
     @cached_property
     def _divided_sums(self) -> frozenset[Node]:
-        """The nodes of the graph that compute a sum which is divided, directly or after reshapes
-        and broadcasts.
+        """The nodes that compute a sum which is then divided.
 
-        A runtime may divide the terms before it adds them, as the norms of ONNX Runtime do. The
-        result of such a sum is therefore perturbed even if all of its terms have few digits.
+        Reshapes and broadcasts may come before the division. A runtime may divide the terms before
+        it adds them, as the norms of ONNX Runtime do. The result of such a sum is therefore
+        perturbed even if all of its terms have few digits.
         """
         divisions = (node for node in all_nodes(self._graph) if node.op is ops.div)
         dividends = [n.inputs[0].node for n in divisions]
@@ -147,11 +147,11 @@ class PerturbedEvaluation:
 
     @cached_property
     def _run(self) -> Callable[..., tuple[list[Any], Any]]:
-        """The function that evaluates the graph from inputs, parameters, pool of random numbers and
-        limit of iterations.
+        """The function that evaluates the graph.
 
-        It returns the outputs, and the largest number of iterations of any loop. It is compiled
-        only if the graph has loops.
+        Its arguments are the inputs, the parameters, the pool of random numbers and the limit of
+        iterations. It returns the outputs, and the largest number of iterations of any loop. It is
+        compiled only if the graph has loops.
         """
         graph = self._graph
 
@@ -590,10 +590,10 @@ def _add_displacement(
 
 
 def _read_triangle_mask(node: Node, shape: tuple[int, int]) -> np.ndarray:
-    """Return the mask of the elements of a triangular operand that a node reads, for matrices of
-    this shape.
+    """Return the mask of the elements that a node reads of matrices of this shape.
 
-    Two factors may share a matrix, and the other one may be a million times as large.
+    The operand is triangular. Two factors may share a matrix, and the other one may be a million
+    times as large.
     """
     assert node.op.triangle is not None
     lower, strict = node.op.triangle(node.params)
@@ -612,7 +612,7 @@ def _flush_threshold(info: Any) -> float:
 
 
 def _has_few_digits(x: Any) -> Any:
-    """Return a mask of the numbers with so few binary digits that sums and products of two are
+    """Return a mask of the numbers with few binary digits, so that sums and products of two are
     exact.
 
     Adding and subtracting a large multiple keeps the upper half of the digits (Veltkamp).
