@@ -445,12 +445,11 @@ def with_sizes(config: C, shapes: Shapes) -> C | None:
 
 
 def has_top_level_sizes(config: Configuration, shapes: Shapes) -> bool:
-    """Return True if a checkpoint, whose leaves have these shapes, has the sizes of this
-    configuration.
+    """Return True if a checkpoint has the sizes of this configuration.
 
-    Only fields that are declared with `size` are compared, also those of nested parts. Sizes that a
-    function reads from several leaves are not compared. The check builds no network. Nested
-    networks are not checked.
+    `shapes` returns the shapes of the checkpoint's leaves. Only fields that are declared with
+    `size` are compared, also those of nested parts. Sizes that a function reads from several leaves
+    are not compared. The check builds no network. Nested networks are not checked.
     """
     return all(
         has_top_level_sizes(field.value, shapes)
@@ -474,10 +473,11 @@ def absent_top_level_leaves(config: Configuration) -> set[str]:
 
 
 def with_values(config: C, leaves: Mapping[str, Any]) -> C:
-    """Return the configuration with the fields that the values of arrays determine, for example
-    whether a bias is zero everywhere.
+    """Return the configuration with new values for the fields that are read from the values of
+    arrays.
 
-    `leaves` are the arrays by path. Only fields that are declared with `read_values` change.
+    An example is whether a bias is zero everywhere. `leaves` are the arrays by path. Only fields
+    that are declared with `read_values` change.
     """
     read = {
         field.name: field.facts.read_values(leaves)

@@ -358,10 +358,10 @@ def _check_equal_settings(
 
 
 def _with_library_behaviour(published: PublishedNaming, config: Config) -> Config:
-    """Return the configuration changed to what the library of the checkpoint computes, where that
-    differs from the authors' code.
+    """Return the configuration of the network that the library of the checkpoint computes.
 
-    Timm has another GELU in some networks, and transformers interpolates positions by its own rule.
+    It differs from the authors' code in some networks: timm has another GELU, and transformers
+    interpolates positions by its own rule.
     """
     if library := published.library_config:
         config = with_fields(config, activation=library.activation)

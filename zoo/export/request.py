@@ -196,8 +196,8 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
 
 
 def with_integer_activations(precisions: Iterable[Precision]) -> list[Precision]:
-    """Return the precisions out of `precisions` whose activations are quantized to integers, in the
-    same order."""
+    """Return those of the given precisions that quantize activations to integers, in the same
+    order."""
     return [precision for precision in precisions if PRECISIONS[precision].scales_activations]
 
 
@@ -335,8 +335,7 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
 
 
 def check_input_options(entry: ModelInfo, options: Options) -> None:
-    """Check that the options `size`, `input` and `calibrate` fit the kinds of input that the model
-    takes.
+    """Check that the options `size`, `input` and `calibrate` fit the inputs of the model.
 
     **Raises** `BadRequest` for an image size of a model without images, for `uint8` input or
     calibration of a model of texts, and for `uint8` input of a model that takes other arrays than

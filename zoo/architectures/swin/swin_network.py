@@ -81,10 +81,11 @@ def distance_indices(window: TwoInts) -> Int[np.ndarray, "pixels pixels"]:
 
 
 def label_regions(size: Size, window: int, shift: int) -> Int[Array, " size"]:
-    """Return a label for each index along an axis of a shifted map: 0 for the first pixels, 1
-    within the last window, and 2 for the pixels that the shift has moved to the end.
+    """Return a label for each index along an axis of a shifted map.
 
-    Pixels of a window with different labels were not neighbours before the shift.
+    The label is 0 for the first pixels, 1 within the last window, and 2 for the pixels that the
+    shift has moved to the end. Pixels of a window with different labels were not neighbours before
+    the shift.
 
     **Arguments:**
 
