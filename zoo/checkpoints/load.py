@@ -256,7 +256,7 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
 
 
 def naming_all_leaves(readable: Iterable[PublishedNaming]) -> list[PublishedNaming]:
-    """Return those of the readable namings that have a tensor for every leaf of their network.
+    """Return the readable namings that have a tensor for every leaf of their network.
 
     The naming of a DeiT with one classifier, for example, has no tensor for a second one.
     """

@@ -283,8 +283,8 @@ class Deim(BackboneNetwork):
 
     @property
     def stride(self) -> int:
-        """Number of pixels of which a picture's sides must be multiples: the side of the square
-        that one pixel of the smallest map covers."""
+        """Number, in pixels, that must divide the sides of a picture: the side of the square that
+        one pixel of the smallest map covers."""
         return STRIDE
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Detections:
