@@ -47,7 +47,7 @@ Source: TypeAlias = View | tuple[View, View]
 
 @dataclass(frozen=True)
 class Part:
-    """``size`` consecutive elements of an axis.
+    """Consecutive elements of an axis. ``size`` is their number.
 
     ``source`` is a view of their values along the axes of the array. If it is a pair of views,
     their elements alternate.
