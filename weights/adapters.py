@@ -238,7 +238,8 @@ class _AdapterNames:
         return self.names.get(self.outer + key.removeprefix(self.inner), key)
 
     def find_missing_layers(self, layers: Iterable[str]) -> list[str]:
-        """Return the layers, of those that the adapter changes, that the base does not have."""
+        """Return the layers that the adapter changes and the base does not have. `layers` are all
+        layers that the adapter changes."""
         inner_layers = (layer for layer in layers if layer.startswith(self.inner))
         present = {
             layer
@@ -292,10 +293,10 @@ def _base_names(base: Checkpoint, namings: Iterable[Naming]) -> Iterator[Mapping
 
 
 def _candidate_names(names: Mapping[str, str], first: str) -> Iterator[_AdapterNames]:
-    """Yield the translations of names with which the base has a tensor for `first`, a name of the
-    adapter.
+    """Yield the translations of an adapter's names under which the base has a tensor for `first`.
 
-    Modules around the network are left out at the beginning of `first`, or added there.
+    `first` is a name of the adapter. Modules around the network are left out at its beginning, or
+    added there.
     """
     suffix = first
     while suffix:

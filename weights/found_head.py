@@ -1,6 +1,6 @@
-"""Find the linear layer on a network, by the tensors around it instead of its name.
+"""Find the linear head of a network, by the tensors around it instead of its name.
 
-The input of the layer is the pooled output of the network, and it is the only layer outside of the
+The input of the head is the pooled output of the network, and it is the only layer outside of the
 network. A file with other trained tensors was trained for another task and has no such layer.
 """
 
@@ -30,7 +30,7 @@ TORCH_HUB = "linear_head"
 
 
 class FoundHead(NamedTuple):
-    """Linear layer that was found on a network.
+    """Linear head of a network that was found in a file.
 
     **Arguments:**
 
@@ -55,7 +55,7 @@ def find_head(
     network: Mapping[str, LazyTensor],
     naming: Naming,
 ) -> FoundHead | None:
-    """Return the linear layer on a network, if it is the only layer outside of it.
+    """Return the linear head of a network, if it is the only layer outside of the network.
 
     Of the modules around the network, the innermost one with further trained tensors is searched.
     Return None if there is no such layer, if there are other layers in that module, if the layer
@@ -90,11 +90,11 @@ def find_head(
 def _match_publisher_head(
     prefix: str, network: Mapping[str, LazyTensor], naming: Naming
 ) -> FoundHead | None:
-    """Return the linear layer with the publisher's name, which lies inside the module of the
-    network in this file. It is a custom layer, because the publisher has it outside.
+    """Return the linear head that has the publisher's name and lies inside the module of the
+    network.
 
-    Return None if the publisher has it inside too (`Naming.wrappers` is empty), so that it is a
-    part of the network.
+    It is a custom layer, because the publisher has it outside of that module. Return None if the
+    publisher has it inside too (`Naming.wrappers` is empty). It is then a part of the network.
     """
     if not naming.wrappers:
         return None
@@ -107,9 +107,11 @@ def _match_publisher_head(
 def _possible_widths(
     naming: Naming, network: Mapping[str, LazyTensor], width: int
 ) -> tuple[int, ...]:
-    """Return the numbers of input channels that a linear layer on a network may have: `width`, the
-    number of channels of a token, or its multiples in `CONCATENATED` if the network has a class
-    token."""
+    """Return the numbers of input channels that the linear head of a network may have.
+
+    They are `width`, the number of channels of a token, and its multiples in `CONCATENATED` if the
+    network has a class token.
+    """
     has_token = leaf_shape(naming, network, "cls_token") is not None
     return tuple(count * width for count in (CONCATENATED if has_token else (1,)))
 
@@ -122,9 +124,10 @@ def _match_single_layer(
     naming: Naming,
     widths: tuple[int, ...],
 ) -> FoundHead | None:
-    """Return the linear layer on a network if the tensors outside of the network are those of one
-    layer, or of the pair of layers that the publisher has. Return None if there are other tensors,
-    or if the layer does not take one of the widths.
+    """Return the linear head of a network if there is no other layer outside of the network.
+
+    The head may also be the pair of layers that the publisher has. Return None if there are other
+    tensors, or if the layer does not take one of the widths.
 
     **Arguments:**
 
@@ -164,12 +167,13 @@ def _match_single_layer(
 def _layer_tensors(
     candidates: Mapping[str, LazyTensor], module: str, name: str
 ) -> dict[str, LazyTensor]:
-    """Return the weight, as a matrix, and the bias of a linear layer, by the names that the naming
-    gives them. A missing bias is replaced by zeros.
+    """Return the weight and the bias of a linear layer, by the names that the naming gives them.
+
+    The weight of a convolution is returned as a matrix. A missing bias is replaced by zeros.
 
     **Arguments:**
 
-    - `candidates`: tensors of the file, of which some are the layer's.
+    - `candidates`: tensors of the file, including those of the layer.
     - `module`: the name of the layer in the file.
     - `name`: the name of the layer in the naming.
     """
@@ -182,7 +186,7 @@ def _is_linear(candidates: Mapping[str, LazyTensor], module: str, widths: tuple[
     """Return True if a module is a linear layer, or a 1 x 1 convolution, with one of these numbers
     of input channels.
 
-    `candidates` are tensors of the file by name, of which some are the module's.
+    `candidates` are tensors of the file by name, including those of the module.
     """
     shapes = {
         key.removeprefix(f"{module}."): t.shape
@@ -218,8 +222,10 @@ def _zero_bias(shape: Shape) -> LazyTensor:
 
 
 def network_width(naming: Naming, tensors: Mapping[str, LazyTensor]) -> int:
-    """Return the number of channels of a network's tokens, which its final norm has. Return 0 if
-    the tensors, which are those of a file by name, contain no such norm."""
+    """Return the number of channels of a network's tokens: the length of its final norm.
+
+    Return 0 if the tensors contain no such norm. `tensors` are those of a file by name.
+    """
     shape = leaf_shape(naming, tensors, "norm.weight") or ()
     return shape[0] if len(shape) == 1 else 0
 

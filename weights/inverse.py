@@ -11,10 +11,10 @@ from weights.tensors import LazyTensor
 
 
 def find_missing_leaves(plans: Iterable[LeafPlan], file: Mapping[str, LazyTensor]) -> list[str]:
-    """Return the paths of the leaves that have none of their sources in a file, and of those whose
-    rule has no sources, in the order of the plans.
+    """Return the paths of the leaves for which a file has no source, in the order of the plans.
 
-    `plans` are the plans of all leaves, and `file` has the tensors by key.
+    Leaves whose rule has no sources are included. `plans` are the plans of all leaves, and `file`
+    has the tensors by key.
     """
     return [
         leaf_plan.target

@@ -91,10 +91,12 @@ def matches_model(
 def find_nearest_naming(
     namings: Iterable[Naming], checkpoint: Checkpoint
 ) -> tuple[Naming, Checkpoint]:
-    """Return the naming that knows the largest number of tensor names in one of its views of the
-    checkpoint, and this view.
+    """Return the naming that knows the most tensor names of a checkpoint, and its view of the
+    checkpoint.
 
-    Among equal numbers, a view without a custom head is preferred, then the order of `namings`.
+    A view is a checkpoint with the tensors of one network. The names are those of one view of a
+    naming. Among equal numbers, a view without a custom head is preferred, then the order of
+    `namings`.
 
     **Raises** `NotACheckpoint` if that naming knows none of the view's names, or less than half of
     them.

@@ -200,8 +200,8 @@ class Naming:
         return hash((self.name, *(rule.target for rule in self.rules)))
 
     def find_copies(self, keys: Collection[str]) -> dict[str, str]:
-        """Return the keys of the copies that a complete file also contains, each with the key of
-        the tensor whose values it repeats.
+        """Return the keys of the copies in a complete file, each with the key of the tensor that it
+        repeats.
 
         `keys` are the keys of all other tensors. A placeholder in the pattern of a copy stands for
         every segment that follows the same beginning in these keys, such as the number of every
@@ -251,21 +251,22 @@ class Naming:
         return tuple(key.removesuffix("?") for key in keys or ())
 
     def _find_rule(self, leaf: str) -> Rule | None:
-        """Return the rule that applies to a leaf, which is the first one that matches; None if no
-        rule matches."""
+        """Return the first rule that matches a leaf; None if no rule matches. It is the rule that
+        applies."""
         return next(
             (r for r in self._by_target.find(leaf) if r.find_source_keys(leaf) is not None), None
         )
 
     @cached_property
     def _by_source(self) -> PathIndex:
-        """Index of the rules by their sources."""
+        """Index of the rules by the key patterns of their source tensors. The patterns of optional
+        tensors are without their `?`."""
         keys = ((key.removesuffix("?"), rule) for rule in self.rules for key in rule.sources)
         return PathIndex(keys)
 
     @cached_property
     def _by_target(self) -> PathIndex:
-        """Index of the rules by their leaves."""
+        """Index of the rules by the patterns of their leaves."""
         return PathIndex((rule.target, rule) for rule in self.rules)
 
     def has_leaf(self, leaf: str) -> bool:
@@ -286,8 +287,8 @@ class Naming:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names, in the file, of the linear layers on a network for pictures, the main one first.
-        Empty for a network without such layers and for networks of other inputs."""
+        """Names, in the file, of the linear heads of a network for pictures, the main one first.
+        Empty for a network without heads and for networks of other inputs."""
         sources = {rule.target: rule.sources for rule in reversed(self.rules)}
         of_pictures = {"patch_embed.proj.weight", "blocks.0.downsample.conv.weight"} & {*sources}
         names = (name for leaf in ("head", "head_dist") for name in sources.get(leaf + ".{p}", ()))
@@ -295,13 +296,13 @@ class Naming:
 
     @property
     def head(self) -> str:
-        """Name of the main linear layer on a network for pictures; empty if there is none."""
+        """Name of the main linear head of a network for pictures; empty if there is none."""
         return next(iter(self.heads), "")
 
     @cached_property
     def landmarks(self) -> tuple[str, ...]:
-        """Keys of required sources without placeholders, such as `patch_embed.proj.weight`. Where
-        they lie in a file shows where a network is."""
+        """Keys of required sources without placeholders, such as `patch_embed.proj.weight`. The
+        prefix before them in a file shows where a network is."""
         sources = (source for rule in self.rules for source in rule.sources)
         return tuple(dict.fromkeys(key for key in sources if "{" not in key and "?" not in key))
 
@@ -423,11 +424,11 @@ def map_tensors(
 def describe_misfits(
     naming: Naming, plans: list[LeafPlan], file: Mapping[str, LazyTensor]
 ) -> list[str]:
-    """Return the reasons why a file does not match a model, one text for each kind of problem that
-    `find_misfits` finds, with the number and the first of its keys. The list is empty if the file
-    matches. No values are read.
+    """Return the reasons why a file does not match a model. The list is empty if the file matches.
 
-    `plans` are the plans of all leaves of the model, and `file` has the tensors by key.
+    There is one text for each kind of problem that `find_misfits` finds. It has the number of keys
+    and the first ones. No values are read. `plans` are the plans of all leaves of the model, and
+    `file` has the tensors by key.
     """
     reasons = find_misfits(naming, plans, file)
     return [
@@ -445,8 +446,8 @@ def find_misfits(
     The result always has the following four lists, which are empty if there is no such problem:
 
     - "missing": keys of required sources that the file lacks.
-    - "unexpected": keys of the file that the model does not use, that the naming does not allow
-      (`Naming.allowed_unused`), and that are not unrelated (`find_unrelated_keys`).
+    - "unexpected": keys of the file that neither the model uses nor the naming allows
+      (`Naming.allowed_unused`). Unrelated keys (`find_unrelated_keys`) are left out.
     - "of another shape": texts with a key, its shape and the expected shape.
     - "of another type": texts with the key and dtype of a tensor that does not contain floats.
 
@@ -501,7 +502,7 @@ def find_unrelated_keys(
 
 
 def _is_unrelated(key: str, tensor: LazyTensor, modules: Collection[str], naming: Naming) -> bool:
-    """Return True if a tensor that the model does not use does not belong to the network.
+    """Return True if an unused tensor does not belong to the network.
 
     `modules` are the first segments of the keys that the model uses.
     """
@@ -532,9 +533,10 @@ def _matches_any(patterns: Iterable[str], key: str) -> bool:
 
 
 def _check_allowed_unused(naming: Naming, keys: set[str], file: Mapping[str, LazyTensor]) -> None:
-    """Read the values of these keys, which the model does not use, and check that they are zeros or
-    copies of other tensors, as the naming says. Values that the model computes (`Naming.computed`)
-    are not checked.
+    """Read the values of keys that the model does not use, and check that the naming allows them.
+
+    They have to be zeros or copies of other tensors, as the naming says. Values that the model
+    computes (`Naming.computed`) are not checked.
 
     **Raises** `BadValues` for other values, which the model would ignore.
     """

@@ -49,9 +49,11 @@ not have it, and `last_hidden_state` does not depend on it."""
 
 
 def find_training_keys(keys: Iterable[str]) -> set[str]:
-    """Return the names of tensors that only training uses: those that match one of
-    `TRAINING_RULES`, and all tensors of modules that have a layer `last_layer`, which are
-    projections for self-supervision."""
+    """Return the names of the tensors that only training uses.
+
+    They match one of `TRAINING_RULES`, or belong to a module that has a layer `last_layer`. Such a
+    module is a projection for self-supervision.
+    """
     keys = [*keys]
     projections = {key.partition(SELF_SUPERVISED)[0] for key in keys if SELF_SUPERVISED in key}
     prefixes = tuple(f"{name}." for name in projections)
@@ -63,13 +65,18 @@ def find_training_keys(keys: Iterable[str]) -> set[str]:
 
 
 def may_be_trained(tensor: LazyTensor) -> bool:
-    """Return True if training may have changed a tensor: it has floats and is not empty."""
+    """Return True if a tensor has floats and is not empty, so that training may have changed it."""
     return tensor.dtype in FLOATS and 0 not in tensor.shape
 
 
 def exclude_harmless_tensors(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
-    """Return those of a network's unused tensors that could change its answer: training may have
-    changed them, and no rule says that only training uses them."""
+    """Return the unused tensors that could change a network's answer.
+
+    They are the tensors that have floats and are not empty, except those that only training uses
+    (see `find_training_keys`). The values of the tensors are not read.
+
+    **Arguments:** `tensors` are the tensors that the network does not use, by name.
+    """
     harmless = find_training_keys(tensors)
     return {k: t for k, t in tensors.items() if k not in harmless and may_be_trained(t)}
 

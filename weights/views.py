@@ -6,7 +6,7 @@ rules, such as `patch_embed.proj.weight`. The part of a name before a landmark (
 input on are removed everywhere. Blocks that training numbers in chunks get one number:
 `blocks.2.7.norm1.weight` becomes `blocks.7.norm1.weight`.
 
-A linear layer on the network may have any name. It lies next to the network or in an enclosing
+The linear head of the network may have any name. It lies next to the network or in an enclosing
 module.
 
 A view is a checkpoint with the tensors of one network, by the names of one naming.
@@ -53,15 +53,17 @@ FindViews: TypeAlias = Callable[[Naming], Sequence[Checkpoint]]
 
 
 def views_of(checkpoint: Checkpoint, with_head: bool = True) -> FindViews:
-    """Return a function from a naming to the views of a checkpoint in it. It searches only once for
-    each naming.
+    """Return a function that returns the views of a checkpoint in a naming.
 
-    If the checkpoint is itself a view in that naming and `with_head` is True, the result is this
-    view alone.
+    A view is a checkpoint with the tensors of one network, by the names of the naming. There is at
+    least one view, even if the checkpoint contains no network of the naming: callers have to check
+    that the tensors fit. If the checkpoint is itself a view in the naming and `with_head` is True,
+    it is the only view. Views are searched only once for each naming.
 
     **Arguments:**
 
-    - `with_head`: whether views include the linear layer on the network.
+    - `checkpoint`: the checkpoint.
+    - `with_head`: whether views include the linear head of the network.
     """
 
     def find_in_naming(naming: Naming) -> tuple[Checkpoint, ...]:
@@ -81,13 +83,15 @@ def find_views(
 ) -> Iterator[Checkpoint]:
     """Yield a view for each network of a naming that a checkpoint contains.
 
-    A network lies under each prefix that the naming's landmarks have in the file. A view contains
-    all tensors under its prefix, by their names without the prefix. If the file contains no
-    landmark, the only view has an empty prefix.
+    A view is a checkpoint with all tensors under one prefix, by their names without the prefix. A
+    network lies under each prefix that the naming's landmarks have in the file. If the file
+    contains no landmark, one view with an empty prefix is yielded.
 
     **Arguments:**
 
-    - `with_head`: whether views include the linear layer on the network. If False, modules that the
+    - `checkpoint`: the checkpoint.
+    - `naming`: the naming.
+    - `with_head`: whether views include the linear head of the network. If False, modules that the
       naming does not have are left out too.
     """
     tensors = _drop_wrapper_prefixes(checkpoint.tensors)
@@ -135,8 +139,8 @@ def find_views(
 
 
 def _drop_layers_on_top(network: Mapping[str, LazyTensor], naming: Naming) -> dict[str, LazyTensor]:
-    """Return the tensors of a network without the linear layers on it, and without modules that its
-    naming does not have."""
+    """Return the tensors of a network without its linear heads, and without modules that its naming
+    does not have."""
     modules = {key.partition(".")[0] for key in network if naming.has_key(key)}
     return {
         key: tensor
@@ -171,11 +175,11 @@ def _split_chunked_name(key: str) -> tuple[str, int, int, str] | None:
 
 
 def _join_block_numbers(tensors: dict[str, LazyTensor], naming: Naming) -> dict[str, LazyTensor]:
-    """Return the tensors with one number for each block in place of the numbers of its chunk and
-    the block, if the naming has the resulting keys. Other names are unchanged.
+    """Return the tensors by names with one number for each block.
 
-    The number is that of the block. If the numbers of blocks start again in each chunk, the blocks
-    are numbered consecutively.
+    A name with the number of a chunk and that of a block gets the number of the block alone, if the
+    naming has the resulting key. If the numbers of blocks start again in each chunk, the blocks are
+    numbered consecutively. Other names are unchanged.
     """
     chunked = {key: parts for key in tensors if (parts := _split_chunked_name(key))}
     chunked = {
@@ -203,14 +207,14 @@ def _join_block_numbers(tensors: dict[str, LazyTensor], naming: Naming) -> dict[
 
 
 def find_other_copies(view: Checkpoint, prefixes: Iterable[str]) -> tuple[str, ...]:
-    """Return the prefixes of other copies of a view's network in a file. Each is shortened to the
-    first segment in which it differs from the prefix of the view.
+    """Return the prefixes of other copies of a view's network in a file.
 
-    The prefix of the view itself, and those of modules that enclose it, are left out.
+    Each is shortened to the first segment in which it differs from the prefix of the view. The
+    prefix of the view itself, and those of modules that enclose it, are left out.
 
     **Arguments:**
 
-    - `view`: the view.
+    - `view`: the view: a checkpoint with the tensors of one network.
     - `prefixes`: the prefixes of all copies.
     """
     copies = (
@@ -221,7 +225,10 @@ def find_other_copies(view: Checkpoint, prefixes: Iterable[str]) -> tuple[str, .
 
 def _diverging_prefix(prefix: str, other_prefix: str) -> str:
     """Return the beginning of `other_prefix` up to and including the first segment that differs
-    from `prefix`; empty if `prefix` begins with `other_prefix`."""
+    from `prefix`.
+
+    The result is empty if `prefix` begins with `other_prefix`.
+    """
     shared = next(outer for outer in enclosing_prefixes(prefix) if other_prefix.startswith(outer))
     step = other_prefix.removeprefix(shared).partition(".")[0]
     return f"{shared}{step}." if step else ""
@@ -230,10 +237,17 @@ def _diverging_prefix(prefix: str, other_prefix: str) -> str:
 def narrow_to_model(
     checkpoint: Checkpoint, naming: Naming, shapes: Mapping[str, Shape]
 ) -> Checkpoint:
-    """Return the view of a checkpoint that matches a model, whose leaves have these shapes by path.
+    """Return the view of a checkpoint that matches a model.
 
-    If several views match, return the copy with averaged weights (see `choose_prefix`). If none
-    matches, return the view with the most tensors that the model needs.
+    A view is a checkpoint with the tensors of one network. If several views match, return the copy
+    with averaged weights (see `choose_prefix`). If none matches, return the view with the most
+    tensors that the model needs.
+
+    **Arguments:**
+
+    - `checkpoint`: the checkpoint.
+    - `naming`: the naming of the views.
+    - `shapes`: the shapes of the model's leaves by path.
 
     **Raises** `MappingError` if several views match and the copy with averaged weights is not
     unique.
@@ -255,8 +269,9 @@ def choose_prefix(prefixes: Sequence[str], take: str, path: object) -> str:
 
     - `prefixes`: the prefixes of the networks.
     - `take`: the user's choice: a prefix, a segment of one between dots, or else a part of one
-      between dots and underscores. If it is empty, a single prefix is returned. Of several, that of
-      the copy with averaged weights is returned, which a name such as `teacher` or `ema` tells.
+      between dots and underscores. If it is empty, a single prefix is returned. Of several
+      prefixes, that of the copy with averaged weights is returned. Such a copy has a name such as
+      `teacher` or `ema`.
     - `path`: the path of the file, for the message.
 
     **Raises** `MappingError` unless exactly one prefix qualifies.

@@ -92,14 +92,15 @@ def fold_constants(graph: Graph) -> bool:
 
 
 def find_computable(graph: Graph, kinds: Container[str]) -> set[int]:
-    """Return the ids of the results of nodes that can be evaluated from values of these kinds
-    alone.
+    """Return the ids of node results that depend only on values of these kinds and can be
+    evaluated.
 
     Results of control flow and calls, and values with named sizes, are excluded. So are values that
     are larger than all their sources together plus `EXTRA_BYTES`, and values that depend on
     excluded ones. Nodes in bodies are included.
 
     Arguments:
+        graph: the graph.
         kinds: kinds of values (``Value.kind``), such as "const" or "param".
     """
     computable_ids: set[int] = set()
@@ -119,13 +120,14 @@ def find_computable(graph: Graph, kinds: Container[str]) -> set[int]:
 
 
 def values_read_outside(graph: Graph, inner: Container[int]) -> list[Value]:
-    """Return all values that are read from outside of a set of values, whether they belong to the
-    set or not.
+    """Return the values that nodes outside of a set read, and the outputs of the graph and its
+    bodies.
 
-    These are the inputs of all nodes that compute no value of the set, and the outputs of the graph
-    and its bodies. A value that is read several times is returned several times.
+    A node is outside of the set if none of its results belongs to it. The values that it reads may
+    belong to the set. A value that is read several times is returned several times.
 
     Arguments:
+        graph: the graph.
         inner: ids of the values of the set.
     """
     read = all_outputs(graph)

@@ -20,8 +20,10 @@ def fill_empty(graph: Graph) -> None:
 
 
 def _fill(graph: Graph, table: dict[int, Value]) -> None:
-    """Add a constant for each value without elements of a graph and its bodies to ``table``, by the
-    id of the value. The nodes of the constants are added to the graph."""
+    """Add a constant for each value without elements of a graph and its bodies to ``table``.
+
+    The key is the id of the value. The nodes of the constants are added to the graph.
+    """
     nodes: list[Node] = []
     for value in (*graph.params, *graph.inputs):
         if is_empty(value):
@@ -72,21 +74,28 @@ def _empty_constant(value: Value, nodes: list[Node]) -> Value:
 
 
 def _is_filled(node: Node) -> bool:
-    """Return True if a node already broadcasts a constant to a shape with named sizes, as the
-    replacement of an empty value does."""
+    """Return True if a node broadcasts a constant to a shape with named sizes.
+
+    Empty values with named sizes are replaced by such nodes.
+    """
     is_broadcast = node.op is ops.broadcast_in_dim and node.inputs[0].kind == "const"
     return is_broadcast and not dims.all_static(node.out.shape)
 
 
 def skip_empty_update(index: int) -> Rule:
-    """Return a rule that replaces an update of an array by the array itself if operand ``index``,
-    the elements to write, has no elements."""
+    """Return a rule that replaces an update by the updated array if nothing is written.
+
+    ``index`` is the operand with the elements to write. The rule applies if it has no elements.
+    """
     return lambda node, _: node.inputs[0] if is_empty(node.inputs[index]) else None
 
 
 def fold_empty_scatter(node: Node, editor: Editor) -> Value | None:
-    """Replace ``select_and_scatter_add`` by zeros if its first operand, the elements to scatter,
-    has no elements. Otherwise return None."""
+    """Replace ``select_and_scatter_add`` by zeros if its first operand has no elements, otherwise
+    return None.
+
+    That operand contains the elements to scatter.
+    """
     if not is_empty(node.inputs[0]):
         return None
     return editor.broadcast(const(0, node.out.dtype), node.out.shape, ())

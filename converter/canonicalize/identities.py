@@ -32,14 +32,18 @@ NEUTRAL_NUMBERS: dict[Op, float] = {
 
 
 def _drop_neutral(node: Node, _: Editor) -> Value | None:
-    """Return x for ``x op number`` with the neutral number of the operation, such as ``x + 0`` or
-    ``x / 1``, if x has the shape of the result. Otherwise return None."""
+    """Return x for ``x op number`` if the number is neutral, such as ``x + 0`` or ``x / 1``.
+
+    Return None for other numbers, or if x does not have the shape of the result.
+    """
     return _drop_number(node, NEUTRAL_NUMBERS[node.op])
 
 
 def _drop_number(node: Node, number: float) -> Value | None:
-    """Return x for ``x op number`` if x has the shape of the result, also for ``number op x`` if
-    the operation commutes. Otherwise return None."""
+    """Return x for ``x op number``, and also for ``number op x`` if the operation commutes.
+
+    Return None for another number, or if x does not have the shape of the result.
+    """
     for side in (0, 1) if node.op.commutes else (1,):
         other = node.inputs[1 - side]
         if scalar(node.inputs[side]) == number and dims.is_same_shape(other.shape, node.out.shape):
@@ -78,10 +82,10 @@ def _integer_pow(node: Node, editor: Editor) -> Value | None:
 
 
 def _pow(node: Node, editor: Editor) -> Value | None:
-    """Return ``x * sqrt(x)`` for ``x ** 1.5`` if x is known not to be negative and has the shape of
-    the result, otherwise None.
+    """Return ``x * sqrt(x)`` for ``x ** 1.5``, otherwise None.
 
-    The operator ``Pow`` of ONNX takes as long as twenty products.
+    x must be known not to be negative and have the shape of the result. The operator ``Pow`` of
+    ONNX takes as long as twenty products.
     """
     x, exponent = node.inputs
     if not dims.is_same_shape(x.shape, node.out.shape):
@@ -99,12 +103,12 @@ _MIRRORED = {ops.gt: ops.lt, ops.ge: ops.le}
 
 
 def _fold_order_comparison(node: Node, editor: Editor) -> Value | None:
-    """Replace a comparison (``<``, ``<=``, ``>`` or ``>=``) with a constant number by its result,
-    if the known ranges of both sides decide it.
+    """Replace a comparison with a number (``<``, ``<=``, ``>`` or ``>=``) by its result if it is
+    known.
 
-    For example, named dimensions are known to be positive. Some programs compare a mean with zero
-    before a division. A comparison that is true is not replaced if an operand may be NaN. Return
-    None if the comparison is not replaced.
+    It is known if the ranges of both operands decide it. For example, named dimensions are known to
+    be positive. Some programs compare a mean with zero before a division. A comparison that is true
+    is not replaced if an operand may be NaN. Return None if the comparison is not replaced.
     """
     if not any(scalar(v) is not None for v in node.inputs):
         return None
@@ -149,11 +153,10 @@ def _drop_clamp(node: Node, _: Editor) -> Value | None:
 
 
 def _drop_abs(node: Node, _: Editor) -> Value | None:
-    """Return x for ``abs(x)`` if x is a float sum, exponential or square that is known not to be
-    negative.
+    """Return x for ``abs(x)`` if x is known not to be negative, otherwise None.
 
-    Results of these operations are never a negative zero, which ``abs`` would change. Otherwise
-    return None.
+    x must be a float sum, exponential or square. Results of these operations are never a negative
+    zero, which ``abs`` would change.
     """
     x = node.inputs[0]
     is_nonnegative_op = x.producer_if(ops.reduce_sum, ops.exp, ops.square) is not None and is_float(
@@ -166,18 +169,18 @@ _PARTIAL_ORDERS = {ops.eq_to: ops.eq, ops.le_to: ops.le, ops.lt_to: ops.lt}
 
 
 def _drop_total_order(node: Node, editor: Editor) -> Value | None:
-    """Replace a comparison in the total order of floats, such as ``lt_to``, by the ordinary one if
-    the operands are no floats. Otherwise return None."""
+    """Replace a comparison in the total order of floats, such as ``lt_to``, by the ordinary one for
+    other dtypes. Return None for floats."""
     if is_float(node.inputs[0].dtype):
         return None
     return editor.add(_PARTIAL_ORDERS[node.op], node.inputs, node.out.shape, node.out.dtype)
 
 
 def _fold_select(node: Node, _: Editor) -> Value | None:
-    """Return the selected case if the selector is a constant of equal numbers, or if all cases are
-    the same value.
+    """Return the selected case of a selection whose result is known, otherwise None.
 
-    Otherwise return None, also if the case has another shape than the result.
+    It is known if the selector is a constant of equal numbers, or if all cases are the same value.
+    The case must have the shape of the result.
     """
     selector, cases = source_behind(node.inputs[0], BROADCAST_OPS), node.inputs[1:]
     numbers = known_range(selector) if selector.kind == "const" else None
@@ -230,8 +233,10 @@ def _fraction_of_bits(node: Node, editor: Editor) -> Value | None:
 
 
 def _fraction_digits(node: Node, dtype: np.dtype) -> Value | None:
-    """Return the operand d of ``d | bits of 1.0`` if d is known to fit the fraction of a float of
-    this dtype. Otherwise return None."""
+    """Return the operand d of ``d | bits of 1.0``, otherwise None.
+
+    d must be known to fit the fraction of a float of this dtype.
+    """
     one = int(np.ones((), dtype).view(node.out.dtype))
     largest = (1 << jnp.finfo(dtype).nmant) - 1
     for number, digits in (node.inputs, node.inputs[::-1]):

@@ -49,8 +49,12 @@ def _canonicalize_reshape(node: Node, editor: Editor) -> Value | None:
 
 
 def _move_ones_into_einsum(node: Node, editor: Editor) -> Value | None:
-    """Rewrite a reshape that only moves axes of size one, after an einsum that nothing else reads,
-    as an einsum with its result labels permuted. Otherwise return None."""
+    """Rewrite an einsum and a reshape that only moves axes of size one as one einsum, or return
+    None.
+
+    ``node`` is the reshape. The labels of the einsum's result are permuted. Nothing else may read
+    the einsum.
+    """
     source, shape = node.inputs[0], node.out.shape
     inner = source.producer_if(ops.einsum)
     if inner is None or not editor.single_use(source) or source.rank != len(shape):
@@ -172,10 +176,10 @@ def _einsum(node: Node, editor: Editor) -> Value | None:
 def _labels_without_broadcast(
     inner: Node, labels: Any, other_labels: Any, result_labels: Any
 ) -> list[Any] | None:
-    """Return the labels of an einsum's operand without the axes that a broadcast adds, or None.
+    """Return the labels of an einsum's operand without the axes that a broadcast adds.
 
-    The result is None if an added axis is in the broadcast operand only, or is summed, or if the
-    broadcast repeats an axis of size one.
+    Return None if an added axis is in the broadcast operand only, or is summed, or if the broadcast
+    repeats an axis of size one.
 
     Arguments:
         inner: the broadcast that computes the operand.

@@ -47,15 +47,17 @@ def _canonicalize_slice(node: Node, editor: Editor) -> Value | None:
 
 
 def _slices_same_axes(inner: Node | None, outer: Node) -> bool:
-    """Return True if ``inner`` is a slice without strides that shortens the same axes as ``outer``,
-    so that one slice can replace both."""
+    """Return True if ``inner`` is a slice without strides that shortens the same axes as ``outer``.
+
+    One slice can then replace both.
+    """
     is_unstrided = inner is not None and not has_strides(inner)
     return inner is not None and is_unstrided and shortened_axes(inner) == shortened_axes(outer)
 
 
 def _split(node: Node, editor: Editor) -> list[Value] | None:
-    """Return the slices that are equal to the results of a split, or None for a split that is not
-    by sizes."""
+    """Return the slices that are equal to the results of a split by sizes. Return None for other
+    splits."""
     source, axis = node.inputs[0], node.params["axis"]
     if "sizes" not in node.params:
         return None
@@ -72,16 +74,19 @@ def _unstack(node: Node, editor: Editor) -> list[Value]:
 
 
 def _stack(node: Node, editor: Editor) -> Value:
-    """Return the concatenation of the operands, each of which is reshaped with an axis of size
-    one."""
+    """Return the concatenation of the operands with a new axis of size one each."""
     axis = node.params["axis"] % node.out.rank
     shape = tuple(1 if i == axis else d for i, d in enumerate(node.out.shape))
     return editor.concatenate([editor.reshape(v, shape) for v in node.inputs], axis)
 
 
 def _canonicalize_concatenate(node: Node, editor: Editor) -> Value | None:
-    """Drop empty operands of a concatenation, and merge neighbours that are broadcast in the same
-    way. Return None if nothing changes."""
+    """Drop empty operands of a concatenation, and concatenate before a broadcast instead of after
+    it.
+
+    The latter needs neighbouring operands that are broadcast in the same way. Return None if
+    nothing changes.
+    """
     axis = node.params["dimension"]
     parts = [v for v in node.inputs if not dims.is_same_dim(v.shape[axis], 0)]
     if len(parts) == 1:
@@ -96,7 +101,7 @@ def _merge_broadcasts(parts: list[Value], axis: int, editor: Editor) -> list[Val
     """Return the operands of a concatenation with neighbours merged that are broadcast in the same
     way.
 
-    The operands of their broadcasts are concatenated along ``axis``, and the result is broadcast
+    The arrays before the broadcasts are concatenated along ``axis``, and the result is broadcast
     once.
     """
     result: list[Value] = []
@@ -140,9 +145,9 @@ def _pad(node: Node, _: Editor) -> Value | None:
 def match_interleaving(node: Node, editor: Editor) -> Value | None:
     """Match a sum or logical or of two arrays that are padded with zeros between their entries.
 
-    ``lax.associative_scan`` interleaves arrays in this way. Return the interleaved array without
-    the sum, or None if there is no match. A negative zero keeps its sign, which it would lose in a
-    sum with zero.
+    ``lax.associative_scan`` interleaves arrays in this way. Return the interleaved array, which is
+    computed without the sum, or None if there is no match. A negative zero keeps its sign, which it
+    would lose in a sum with zero.
     """
     parts = [_spread_entries(v) for v in node.inputs]
     for first, second in (parts, parts[::-1]):
@@ -163,8 +168,11 @@ class SpreadEntries:
 
 
 def _spread_entries(value: Value) -> SpreadEntries | None:
-    """Match a pad that inserts one zero between neighbouring entries of one axis, and at most one
-    zero after the last entry. Return its operand with the axis. Return None for other values."""
+    """Match a pad that inserts one zero between neighbouring entries of one axis.
+
+    It may add at most one zero after the last entry. Return its operand with the axis. Return None
+    for other values.
+    """
     pad = value.producer_if(ops.pad)
     if pad is None or scalar(pad.inputs[1]) != 0:
         return None
@@ -177,14 +185,17 @@ def _spread_entries(value: Value) -> SpreadEntries | None:
 
 
 def _interleave(first: SpreadEntries, second: SpreadEntries, node: Node, editor: Editor) -> Value:
-    """Return the entries of two arrays alternately, with the entries of ``first`` at even
-    positions.
+    """Return the entries of two arrays alternately: first[0], second[0], first[1], …
 
-    Both are concatenated on a new axis, which is merged with theirs. If ``first`` has one entry
-    more, ``second`` gets a filler, which is cut off at the end.
+    The arrays are stacked on a new axis after the axis of their entries, and the two axes are
+    merged. If ``first`` has one entry more, ``second`` is padded with a zero entry, which is cut
+    off at the end.
 
     Arguments:
+        first: the array for the even positions.
+        second: the array for the odd positions.
         node: the node to replace, whose shape the result gets.
+        editor: gets the new nodes.
     """
     axis, x, y = first.axis, first.x, second.x
     if x.shape[axis] > y.shape[axis]:
@@ -263,12 +274,11 @@ def _is_within_bounds(node: Node, columns: dict[int, np.ndarray]) -> bool:
 
 
 def _keeps_axis_position(node: Node, varying_axes: list[int]) -> bool:
-    """Return True if the axis along which the indices of a gather differ has the same position
-    among the other axes in the result as in the operand.
+    """Return True if a gather keeps the position of the axis along which its indices differ.
 
-    ``varying_axes`` contains this axis, or no axis. Return False if there is none, or if each index
-    reads more than one element along it. An axis of size one that the gather keeps for these
-    elements is ignored.
+    The position is that among the other axes. ``varying_axes`` contains this axis, or no axis.
+    Return False if there is none, or if each index reads more than one element along it. An axis of
+    size one that the gather keeps for these elements is ignored.
     """
     numbers, sizes = node.params["dimension_numbers"], node.params["slice_sizes"]
     if not varying_axes or sizes[varying_axes[0]] != 1:

@@ -28,10 +28,10 @@ from converter.ir.windows import scatter_window
 
 @dataclass(frozen=True)
 class KnownUpdate:
-    """Elements of an axis that a scatter overwrites: ``count`` elements from ``start`` on, each
-    ``step`` after the one before.
+    """Elements of an axis that a scatter overwrites.
 
-    ``updates`` is a view of the new values along the axes of the array.
+    They are ``count`` elements from ``start`` on, each ``step`` after the one before. ``updates``
+    is a view of the new values along the axes of the array.
     """
 
     axis: int
@@ -47,9 +47,10 @@ Source: TypeAlias = View | tuple[View, View]
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive elements of an axis, ``size`` of them.
+    """Consecutive elements of an axis. ``size`` is their number.
 
-    ``source`` is a view of their values, or a pair of views of which the elements alternate.
+    ``source`` is a view of their values along the axes of the array. If it is a pair of views,
+    their elements alternate.
     """
 
     size: int
@@ -63,18 +64,17 @@ def join_updates(node: Node, editor: Editor) -> Value | None:
     """Rewrite a chain of scatters that overwrite parts of an array as the concatenation of the
     parts.
 
-    Arguments:
-        node: the last scatter of the chain. It overwrites consecutive elements of an axis, or every
-            second one, at constant indices.
+    ``node`` is the last scatter of the chain. It overwrites consecutive elements of an axis, or
+    every second one, at constant indices.
 
-    Returns:
-        The concatenation, or the part if there is only one. None if the indices are of another
-        kind, if
-        the array that the scatter writes to is not one that is worth joining (`_continues_chain`),
-        if the
-        size of the axis is symbolic, if the scatters overlap in a way that cannot be split into
-        parts, if there are
-        more than `MAX_PARTS`, or if a part has elements of several operands of a concatenation.
+    Return the concatenation, or the part if there is only one. Return None in these cases:
+
+    - The indices are of another kind.
+    - Joining does not pay off for the array that the scatter writes to (`_continues_chain`).
+    - The size of the axis is symbolic.
+    - The scatters overlap in a way that cannot be split into parts.
+    - There are more than `MAX_PARTS` parts.
+    - A part has elements of several operands of a concatenation.
     """
     update = known_update(node)
     if update is None or not dims.is_static(node.out.shape[update.axis]):
@@ -114,8 +114,10 @@ def _continues_chain(node: Node, update: KnownUpdate) -> bool:
 
 
 def _is_interleaved(value: Value) -> bool:
-    """Return True for a reshape of a concatenation along an axis of size two, which interleaves two
-    arrays."""
+    """Return True for a reshape that interleaves two arrays.
+
+    Its operand is their concatenation along an axis of size two.
+    """
     merged = value.producer_if(ops.reshape)
     joined = None if merged is None else merged.inputs[0].producer_if(ops.concatenate)
     return joined is not None and dims.is_same_dim(joined.out.shape[joined.params["dimension"]], 2)
@@ -125,7 +127,7 @@ def _is_interleaved(value: Value) -> bool:
 
 
 def known_update(node: Node) -> KnownUpdate | None:
-    """Return which elements of an axis a scatter overwrites, if its indices are constant.
+    """Return the elements of an axis that a scatter with constant indices overwrites.
 
     Return None if the indices are not constant, if a window is not within the array, or if the
     elements are neither consecutive along one axis nor every second one.
@@ -182,7 +184,7 @@ def _update_along_axis(node: Node, axis: int, column: np.ndarray, size: Dim) -> 
 
 
 def _find_parts(value: Value, axis: int) -> list[Part] | None:
-    """Return the parts of which an array consists along an axis, in order.
+    """Return the parts of an array along an axis, in order.
 
     The parts are the updates of scatters at constant indices, and the elements of the original
     array that no scatter overwrites. An array that is not written by scatters is one part. Return
@@ -200,7 +202,7 @@ def _find_parts(value: Value, axis: int) -> list[Part] | None:
 
 
 def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
-    """Return all parts of an array of which a scatter overwrites every second element, or None.
+    """Return all parts of an array if a scatter overwrites every second element of it, or None.
 
     The elements between them must be overwritten by another such scatter, or be of one operand of a
     concatenation, or be one number.
@@ -231,8 +233,10 @@ def _alternating_parts(node: Node, update: KnownUpdate) -> list[Part] | None:
 
 
 def _is_in_concatenation(view: View) -> bool:
-    """Return True if all elements of a view are of one operand of a concatenation. Operations that
-    only move elements are looked through."""
+    """Return True if all elements of a view are of one operand of a concatenation.
+
+    Operations that only move elements may be in between.
+    """
     return view_of_concatenated_operand(_view_of_origin(view)) is not None
 
 
@@ -285,8 +289,8 @@ def _insert_part(parts: list[Part] | None, axis: int, start: int, new: Part) -> 
 def _cut_part(piece: Part, axis: int, start: int, size: int) -> Part:
     """Return ``size`` elements along ``axis`` of the part ``piece``, from its element ``start`` on.
 
-    The result is a part of size zero, which means failure, if the elements of ``piece`` alternate
-    between two views, or if no view expresses the cut elements.
+    If the elements of ``piece`` alternate between two views, or if no view expresses the cut
+    elements, return a part of size zero. It means failure.
     """
     cut = piece.source.slice_axis(axis, start, size) if isinstance(piece.source, View) else None
     return Part(0, piece.source) if cut is None else Part(size, cut)
@@ -301,7 +305,9 @@ def _emit_part(editor: Editor, piece: Part, shape: dims.Shape, axis: int, dtype:
     Alternating elements are concatenated on a new axis, which is merged with ``axis``.
 
     Arguments:
-        shape: the shape of the whole array.
+        editor: gets the new nodes.
+        piece: the part.
+        shape: the shape of the full array.
         axis: the axis along which the part is shorter.
         dtype: the dtype of the array.
     """

@@ -1,5 +1,7 @@
-"""Apply a function of scalars, which the caller passes to a reduction or scatter, to whole
-arrays."""
+"""Apply a function of scalars to whole arrays.
+
+A caller of JAX passes such a function to a reduction or scatter.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -117,10 +119,9 @@ def scatter_apply(
     mode: Any,
     unique: bool,
 ) -> jax.Array:
-    """Return ``x`` with a function applied to the elements that windows of a scatter cover.
+    """Return ``x`` with a function applied to the elements in the windows of a scatter.
 
-    The function is applied to an element as many times as there are windows that cover it, as in
-    JAX.
+    If several windows cover an element, the function is applied to it several times, as in JAX.
 
     Arguments:
         fn: a function from a scalar to a scalar.

@@ -24,8 +24,8 @@ kernels."""
 
 @guard("platform_index")
 def platform_index(*, platforms: tuple[tuple[str, ...] | None, ...]) -> jax.Array:
-    """Return the index of the first branch of ``lax.platform_dependent`` that is for CPUs or for
-    any platform, as int32.
+    """Return the index of the first branch of ``lax.platform_dependent`` for CPUs or any platform,
+    as int32.
 
     ``platforms`` contains the names of the platforms of each branch; None means any.
     """
@@ -123,8 +123,10 @@ def all_gather(*xs: jax.Array, all_gather_dimension: int, tiled: bool) -> tuple[
 
 @guard("all_to_all", ignores=DEVICES)
 def all_to_all(x: jax.Array, *, split_axis: int, concat_axis: int, tiled: bool) -> jax.Array:
-    """Return the operand of an exchange with one device. Unless ``tiled``, the split axis, whose
-    size is one, moves to the position ``concat_axis``."""
+    """Return the operand of an exchange with one device.
+
+    Unless ``tiled``, the split axis moves to the position ``concat_axis``. Its size is one.
+    """
     return x if tiled else jnp.moveaxis(x, split_axis, concat_axis)
 
 

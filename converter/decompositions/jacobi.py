@@ -152,10 +152,10 @@ def _empty_result(x: jax.Array, full_matrices: bool, compute_uv: bool) -> tuple[
 
 
 def _orthogonal_rows(r: jax.Array) -> State:
-    """Return ``V.T @ r``, whose rows are orthogonal, and the orthogonal matrix ``V.T``, by Jacobi
-    rotations.
+    """Return ``V.T @ r`` and the orthogonal matrix ``V.T``, by Jacobi rotations.
 
-    ``r`` is square. For complex numbers ``V.T`` is the adjoint.
+    The rows of ``V.T @ r`` are orthogonal. ``r`` is square. For complex numbers ``V.T`` is the
+    adjoint.
     """
     size = r.shape[-1]
     units = rounding_units(size, r.dtype)
@@ -240,11 +240,10 @@ def diagonalize(
 
 
 def _tangents(off_diagonal: jax.Array, values: jax.Array) -> jax.Array:
-    """Return the tangents of the rotation angles that make off-diagonal entries of a Hermitian
-    matrix zero.
+    """Return the tangents of the angles of rotations that make off-diagonal entries zero.
 
-    The smaller of the two possible angles is used, because it has less rounding (Golub and Van
-    Loan, algorithm 8.5.1). Complex entries are first rotated to real ones.
+    The matrix is Hermitian. The smaller of the two possible angles is used, because it has less
+    rounding (Golub and Van Loan, algorithm 8.5.1). Complex entries are first rotated to real ones.
 
     Arguments:
         off_diagonal: the entries above the diagonal, and zeros elsewhere.
@@ -295,8 +294,10 @@ def _nearest_rotation(tangents: jax.Array) -> jax.Array:
 
 
 def improve_orthonormality(rows: jax.Array) -> jax.Array:
-    """Return ``rows``, which are almost orthonormal, after a step of Newton and Schulz, which
-    squares their deviation."""
+    """Return almost orthonormal ``rows`` after a step of Newton and Schulz.
+
+    The step squares the deviation of the rows from orthonormality.
+    """
     return 1.5 * rows - 0.5 * (rows @ adjoint(rows) @ rows)
 
 

@@ -48,8 +48,8 @@ def collect(
 def collect_rows(
     rounds: int, body: Callable[[Index, State], tuple[State, jax.Array]], state: State
 ) -> tuple[State, jax.Array]:
-    """Return the final state of a loop, and the matrix [..., rounds, columns] of the rows that it
-    computes.
+    """Return the final state of a loop, and the rows that it computes as a matrix [..., rounds,
+    columns].
 
     The body takes the number of the round and the state. It returns the new state and a row [...,
     1, columns]. The loop is unrolled for up to `UNROLLED` rounds.

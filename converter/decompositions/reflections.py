@@ -77,11 +77,10 @@ def geqp3(x: jax.Array, order: jax.Array) -> tuple[jax.Array, jax.Array, jax.Arr
 
 
 def _reflect_column(k: Index, reduced: jax.Array) -> tuple[jax.Array, Packed]:
-    """Apply the Householder reflection that makes column ``k`` zero below the diagonal, to all
-    columns.
+    """Apply the Householder reflection that makes column ``k`` zero below the diagonal.
 
-    The result may have rounding errors instead of zeros below the diagonal of the columns up to
-    ``k``. They are not read.
+    It is applied to all columns. The result may have rounding errors instead of zeros below the
+    diagonal of the columns up to ``k``. They are not read.
 
     Returns:
         The reflected matrix, and the vector and the factor of the reflection. The factor is zero if

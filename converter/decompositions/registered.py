@@ -34,12 +34,12 @@ class DeclaredFunction:
     ignores: frozenset[str] = frozenset()
 
     def unknown(self, params: Iterable[str]) -> list[str]:
-        """Return those of the names ``params`` that the function neither reads nor ignores, in
+        """Return the names in ``params`` that the function neither reads nor ignores, in
         alphabetical order."""
         return sorted(set(params) - self.reads - self.ignores)
 
     def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters in ``params`` that the function reads, by name. Others are left
+        """Return the parameters that the function reads, by name. Others in ``params`` are left
         out."""
         return {name: value for name, value in params.items() if name in self.reads}
 

@@ -153,8 +153,7 @@ def _gamma_of_infinity(a: jax.Array) -> jax.Array:
 
 
 def _gamma_factor(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return x^a exp(-x) / gamma(a), and a Boolean array that is True where this does not
-    underflow."""
+    """Return x^a exp(-x) / gamma(a), and a Boolean array that is False where this underflows."""
     power = a * jnp.log(x) - x - lax.lgamma(a)
     return jnp.exp(power), power >= -jnp.log(jnp.finfo(x.dtype).max)
 
@@ -223,7 +222,8 @@ BERNOULLI = (
 def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
     """Return the Hurwitz zeta function: the sum of 1 / (q + n)^x for n = 0, 1 …
 
-    The first `TERMS` terms are added, and the remainder is that of Euler and Maclaurin.
+    The first `TERMS` terms are added. The remainder is approximated by the formula of Euler and
+    Maclaurin.
     """
     total = sum((jnp.power(q + n, -x) for n in range(TERMS)), jnp.zeros_like(x))
     end = q + TERMS
@@ -237,8 +237,8 @@ def zeta(x: jax.Array, q: jax.Array) -> jax.Array:
 
 
 def _handle_poles(x: jax.Array, q: jax.Array, value: jax.Array) -> jax.Array:
-    """Return ``value``, the Hurwitz zeta function of x and q, corrected at poles and where it is
-    undefined.
+    """Return ``value``, the Hurwitz zeta function of x and q, with the results at poles and outside
+    of its domain.
 
     It is infinity where x is 1, NaN where x is below 1, and NaN for a negative or zero q unless x
     is an integer. At the poles, where q is zero or a negative integer, it is infinity if x is even

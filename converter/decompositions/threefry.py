@@ -26,7 +26,10 @@ GROUPS_OF_ROUNDS = 5  # each group has four rounds
 @decomposition("threefry2x32")
 def threefry2x32(k1: jax.Array, k2: jax.Array, x1: jax.Array, x2: jax.Array) -> Pair:
     """Return the two hashes of pairs of numbers ``x1``, ``x2`` by the keys ``k1``, ``k2``, all
-    uint32. The rounds are unrolled, which is three times as fast as a loop."""
+    uint32.
+
+    The rounds are unrolled, which is three times as fast as a loop.
+    """
     keys = (k1, k2, k1 ^ k2 ^ PARITY)
     x1, x2 = x1 + k1, x2 + k2
     for group in range(GROUPS_OF_ROUNDS):

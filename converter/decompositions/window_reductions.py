@@ -225,13 +225,14 @@ def select_and_scatter_add(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Return an array of the shape of ``operand`` with the sum of the ``source`` elements of all
-    windows that select an element.
+    """Return the sums of the ``source`` elements at the elements of ``operand`` that windows
+    select.
 
-    A window selects its maximum if ``select_prim`` is ``ge``, else its minimum, and the first one
-    if several are equal. Padding is filled with the lowest number (or the highest, for a minimum).
-    It can be selected, and the source element is then lost. For Booleans the sum is a logical or.
-    This operation is the gradient of max and min pooling.
+    The result has the shape of ``operand``. A window selects its maximum if ``select_prim`` is
+    ``ge``, else its minimum, and the first one if several are equal. Padding is filled with the
+    lowest number (or the highest, for a minimum). It can be selected, and the source element is
+    then lost. For Booleans the sum is a logical or. This operation is the gradient of max and min
+    pooling.
     """
     add = lax.bitwise_or if operand.dtype == bool else lax.add
     neutral_number = lowest if select_prim is lax.ge_p else highest
@@ -256,8 +257,8 @@ def select_and_scatter(
     window_strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Return an array that is ``start``, combined with each source element at the position that its
-    window selects.
+    """Combine an array that is ``start`` everywhere with source elements, at positions that windows
+    select.
 
     Padding is never selected.
 
@@ -278,8 +279,10 @@ def select_and_scatter(
 
 
 def _as_array_function(combine: Combine) -> Callable[..., jax.Array]:
-    """Return a function of two arrays that applies ``combine``, a function of two tuples of one
-    array."""
+    """Return a function of two arrays that applies ``combine``.
+
+    ``combine`` is a function of two tuples of one array.
+    """
     return lambda x, y: combine([x], [y])[0]
 
 
@@ -294,13 +297,14 @@ def _scatter_selected(
     strides: Sequence[int],
     padding: Pads,
 ) -> jax.Array:
-    """Return an array that is ``start``, combined with each source element at the position that its
-    window selects.
+    """Combine an array that is ``start`` everywhere with source elements, at positions that windows
+    select.
 
     Arguments:
         x: the padded array.
         is_selectable: False where ``x`` is padding that must not be selected.
         source: an element for each window.
+        start: the initial value of all elements of the result.
         select: compares the selected element of a window with the next one, and returns True to
             keep it.
         scatter: combines the result with the source.

@@ -52,11 +52,15 @@ def _affine_axes(norm: Node) -> range:
 def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) -> bool:
     """Return True if a norm can take ``other`` as its scale or bias without a change of the result.
 
-    ``node`` is the product or the sum of ``other`` and ``normed``, a view of the norm's output. The
-    norm must have no bias yet and the dtype of ``node``. ``normed`` must have each element of the
-    norm once. ``other`` must vary along the axes of the norm's scale only. The norm must have no
-    other reader, unless ``other`` becomes its first scale. If it is a second scale, the numbers of
-    both scales must be moderate, and the dtype must not be float16.
+    ``node`` is the product or the sum of ``other`` and ``normed``, a view of the norm's output. All
+    of these have to be true:
+
+    - The norm has no bias yet, and the dtype of ``node``.
+    - ``normed`` has each element of the norm once.
+    - ``other`` varies along the axes of the norm's scale only.
+    - The norm has no other reader, unless ``other`` becomes its first scale.
+    - If ``other`` is a second scale, the numbers of both scales are moderate, and the dtype is not
+      float16.
     """
     inner = normed.node()
     affine_axes = [i for i, a in enumerate(normed.axes) if a in _affine_axes(inner)]
@@ -82,10 +86,16 @@ def _can_absorb(node: Node, normed: View, other: View, context: MatchContext) ->
 
 
 def emit_affine(node: Node, affine: tuple[View, View], editor: Editor) -> Value:
-    """Emit the norm again with one more scale or bias, and return it along the axes of ``node``.
+    """Emit a norm that includes the scale or bias of ``node``, and return its result along the axes
+    of ``node``.
 
-    ``affine`` contains the views that ``match_affine`` returned. A first scale replaces the scale
-    1. A second scale is multiplied with the first one.
+    A bias becomes the norm's bias. A scale replaces the norm's scale if that is 1; otherwise the
+    two are multiplied.
+
+    Arguments:
+        node: the product or sum of the norm's result and the scale or bias.
+        affine: the views that ``match_affine`` returned for ``node``.
+        editor: gets the new nodes.
     """
     normed, operand_view = affine
     inner = normed.node()

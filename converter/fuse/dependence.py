@@ -92,16 +92,17 @@ def is_const(leaf: Value) -> bool:
 
 
 def depends_on_sizes_only(value: Value) -> bool:
-    """Return True if a value depends only on constants and named sizes, through nodes without
-    bodies."""
+    """Return True if a value depends only on constants and named sizes.
+
+    Return False if a node with bodies is among the nodes that compute it.
+    """
     return all_ancestors_pass(value, is_const, lambda node: not node.bodies)
 
 
 def depends_on_parameters_only(value: Value) -> bool:
-    """Return True if a value depends only on parameters and constants, and can be evaluated during
-    conversion.
+    """Return True if a value depends only on parameters and constants, and can be computed now.
 
-    All shapes on the way must be static, and the nodes have no bodies (`is_computable`). A constant
-    is a weight too.
+    All shapes on the way must be static, and the nodes must have no bodies (`is_computable`). A
+    constant is a weight too.
     """
     return all_ancestors_pass(value, lambda leaf: leaf.kind in ("const", "param"), is_computable)

@@ -114,7 +114,7 @@ def _sample_image(x: jax.Array, rows: jax.Array, columns: jax.Array, *, mode: st
 
 
 def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
-    """Return the batch axes of the image that the coordinates share, and all batch axes of the
+    """Return the batch axes that the image shares with the coordinates, and all batch axes of the
     image.
 
     They are read from the first gather of the image in the body of the call. They are only a guess,
@@ -142,7 +142,7 @@ def _yield_levels(
     """Yield the possible ways to batch these axes of the image by nested ``vmap``.
 
     Each way is a pair of lists with one entry for each ``vmap``, the outermost first. An entry is
-    an axis of the image and the axis of the coordinates that is batched with it, or None. As in
+    an axis of the image, and the axis of the coordinates that is batched with it or None. As in
     ``in_axes``, the first list counts only the axes that remain inside the outer ``vmap`` calls.
     The second list numbers all axes.
 
@@ -150,7 +150,7 @@ def _yield_levels(
 
     - `shape`, `coordinate_shape`: shapes of the image and of each coordinate, with all axes.
     - `batched`: batch axes of the image.
-    - `shared`: the axes among them that the coordinates also have.
+    - `shared`: those of the batch axes that the coordinates also have.
     """
     for order in permutations(batched):
         for axes in _pair_axes(shape, coordinate_shape, order, shared, ()):

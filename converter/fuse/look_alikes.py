@@ -25,12 +25,12 @@ from converter.ir.axes import View
 
 
 def find_attention_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
-    """Yield each product of softmax weights with values, and why it was not matched as attention.
+    """Yield the near misses of attention: the second product, and why attention was not matched.
 
-    ``graph`` is the graph after the recognisers have run. A product is a contraction (``einsum``)
-    with an operand that comes from a softmax of another contraction by elementwise operations and
-    moves. The softmax may be an operation, an exponential whose elements are also summed, or the
-    exponential of a log softmax.
+    The second product is a contraction (``einsum``) with an operand that comes from a softmax of
+    another contraction by elementwise operations and moves. The softmax may be an operation, an
+    exponential whose elements are also summed, or the exponential of a log softmax. ``graph`` is
+    the graph after the recognisers have run.
     """
     nodes = [*graph.walk()]
     sums = (node for node in nodes if node.op is ops.reduce_sum)
@@ -69,7 +69,8 @@ def _is_softmax_of_product(node: Node, summed: set[int]) -> bool:
     """Return True for a softmax of a value that is computed by a contraction.
 
     A softmax that is written by hand is also included: an exponential whose elements are summed, or
-    the exponential of a log softmax. ``summed`` are the ids of the exponentials whose sum is taken.
+    the exponential of a log softmax. ``summed`` are the ids of the exponentials whose elements are
+    summed.
     """
     inner_nodes = iter_elementwise_ancestors(
         node, (ops.reduce_max, ops.exp, ops.softmax, *_LOGARITHMS)
@@ -83,10 +84,10 @@ _LOGARITHMS = {ops.log_softmax, ops.log}
 
 
 def find_layer_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
-    """Yield each root that divides or multiplies a centred value, and why it is no layer norm.
+    """Yield the near misses of layer norm: the node of the root, and why the norm was not matched.
 
-    The root is of the mean square of that value, as in `_find_norm_look_alikes`. A value counts as
-    centred if it is a difference.
+    A near miss is a difference ``x - y`` that is divided by, or multiplied with, a root or power of
+    the mean square of ``x - y`` or ``x``. ``graph`` is the graph after the recognisers have run.
     """
     return (
         (node, _explain_root(node))
@@ -96,10 +97,11 @@ def find_layer_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator
 
 
 def find_rms_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
-    """Yield each root that divides or multiplies a value that is not centred, and why it is no RMS
-    norm.
+    """Yield the near misses of RMS norm: the node of the root, and why the norm was not matched.
 
-    The root is of the mean square of that value, as in `_find_norm_look_alikes`.
+    A near miss is a value that is divided by, or multiplied with, a root or power of its own mean
+    square: ``x / sqrt(mean(x²))``. If that value is a difference, such as ``x - mean(x)``, the node
+    is left to `find_layer_norm_look_alikes`. ``graph`` is the graph after the recognisers have run.
     """
     return (
         (node, _explain_root(node))
@@ -123,11 +125,12 @@ def _explain_root(root: Node) -> str:
 
 
 def _find_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, bool]]:
-    """Yield roots and powers of a mean of squares that divide or multiply the squared value.
+    """Yield the nodes of norms that are not fused: roots or powers of the mean square of a value
+    that they divide or multiply.
 
-    The squared value and the one that is divided or multiplied may each be centred: ``x - y`` in
-    place of ``x``. Each root comes with True if the value that it divides or multiplies is centred,
-    otherwise with False.
+    Each node comes with True if the divided or multiplied value is centred, otherwise with False. A
+    value counts as centred if it is a difference ``x - y``. The mean square may be that of ``x``
+    also if the value is centred, and that of ``x - y`` also if it is not.
     """
     roots = [node for node in graph.walk() if node.op in (ops.rsqrt, ops.sqrt, ops.pow)]
     squared = [(node, _squared_value(peeled_view(node.inputs[0]), context)) for node in roots]
@@ -168,11 +171,11 @@ def _readers(graph: Graph) -> dict[int, list[Node]]:
 
 
 def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> Value | None:
-    """Return the value that a root divides or multiplies, if it is ``source`` or ``source - y``.
+    """Return the operand that a root divides or multiplies, if it is ``source`` or ``source - y``.
 
     The root may pass through elementwise operations and operations that move elements before the
-    product or quotient. Return None if there is none within `DEEPEST_SEARCH` nodes. ``readers``
-    contains the nodes that read each value, by the value's id.
+    product or quotient. Return None if no such operand is found within `DEEPEST_SEARCH` nodes.
+    ``readers`` contains the nodes that read each value, by the value's id.
     """
     visited, queue = {id(root)}, [root]
     for node in islice(iter(queue), DEEPEST_SEARCH):

@@ -170,8 +170,9 @@ def report_look_alikes(
 ) -> None:
     """Add a near miss for each structure that looks like a named one and has no near miss yet.
 
-    A structure has one if a near miss of the same pattern is on its node, or on a node that is
-    computed from its node by elementwise operations and moves (`iter_elementwise_ancestors`).
+    A look-alike has a near miss already if one with the same pattern is at its node, or at a node
+    that is computed from its node by elementwise operations and moves
+    (`iter_elementwise_ancestors`).
 
     **Arguments**
 
@@ -199,8 +200,8 @@ def report_look_alikes(
 
 
 def iter_elementwise_ancestors(node: Node, through: Iterable[Op] = ()) -> Iterator[Node]:
-    """Yield a node and the nodes it is computed from by elementwise operations and moves, nearest
-    first.
+    """Yield a node and the nodes that it is computed from by elementwise operations and moves,
+    nearest first.
 
     The operands of ``node`` are always followed, whatever its operation is. On each path the first
     node of another operation is also yielded, but its operands are not followed. ``through`` adds
@@ -280,8 +281,8 @@ def operand(view: View, index: int, *, rounding: bool = False) -> View:
 
 
 def operands(view: View) -> list[View]:
-    """Return all operands of the elementwise node that computes the view's base, as `operand`
-    does."""
+    """Return all operands of the elementwise node that computes the view's base, as peeled views
+    with the axes of ``view``."""
     return [operand(view, i) for i in range(len(view.node().inputs))]
 
 
@@ -306,12 +307,12 @@ def peel(view: View, *, rounding: bool = False) -> View:
 
 
 def skip_one_move(view: View, *, rounding: bool = False) -> View | None:
-    """Return the same elements as a view of the operand of one transpose, broadcast, reshape or
-    conversion.
+    """Return the same elements as a view of the operand of one move: a transpose, broadcast,
+    reshape or conversion.
 
     A conversion must be from a float to a wider float, or with ``rounding`` to a float of at least
-    16 bits. Return None for other conversions, if another node or no node computes the base, or if
-    no view expresses a reshape.
+    16 bits. Return None for other conversions, if no move computes the base of ``view``, or if no
+    view expresses the reshape.
     """
     node = view.base.node
     if node is None or node.op not in PEELED:
@@ -324,12 +325,13 @@ def skip_one_move(view: View, *, rounding: bool = False) -> View | None:
 
 def peel_moves(view: View) -> View:
     """Return the same elements as a view of the earliest value from which they are only moved or
-    converted to a wider float.
+    widened.
 
-    The view is followed back through such conversions, transposes, broadcasts, reshapes, slices and
-    reversals. A concatenation is followed to the operand that has all elements of the view; if no
-    operand has all of them, the search ends. It also ends where `emit_view` could not compute the
-    view. Because slices are followed, the result may be a view of a part of its base.
+    The view is followed back through conversions to a wider float, transposes, broadcasts,
+    reshapes, slices and reversals. A concatenation is followed to the operand that has all elements
+    of the view; if no operand has all of them, the search ends. It also ends where `emit_view`
+    could not compute the view. Because slices are followed, the result may be a view of a part of
+    its base.
     """
     while True:
         view = furthest_view(view)
@@ -370,7 +372,7 @@ def _widens(node: Node) -> bool:
 
 
 def match_repeated_axis(view: View) -> tuple[View, int] | None:
-    """Match a value of which each entry along one axis is repeated, as ``repeat(x, n, axis)`` does.
+    """Match a value that repeats each entry along one axis, as ``repeat(x, n, axis)`` does.
 
     Example: ``x[..., C, None]`` is broadcast to ``[..., C, n]`` and reshaped to ``[..., C * n]``.
     Return a view of ``x`` with the axes ``[..., C, n]``, which repeats its elements along ``n``,
@@ -390,11 +392,12 @@ def match_repeated_axis(view: View) -> tuple[View, int] | None:
 
 
 def base_permutation(view: View, shape: Shape) -> list[int] | None:
-    """Return the permutation p for which the view is its base transposed by p.
+    """Return the permutation p if ``view`` is its base transposed by p: axis i of the view is axis
+    p[i] of the base.
 
-    Axis i of the view is axis p[i] of the base. An axis of the view along which nothing varies gets
-    one of the base's axes of size one. ``view`` must have full axes. Return None if it is no
-    transpose of its base, or if the transposed base has another shape than ``shape``.
+    An axis of the view along which nothing varies gets one of the base's axes of size one. ``view``
+    must have full axes. Return None if it is no transpose of its base, or if the transposed base
+    has another shape than ``shape``.
     """
     ones = [a for a in range(view.base.rank) if a not in view.axes]
     order = [ones.pop(0) if a is None and ones else a for a in view.axes]

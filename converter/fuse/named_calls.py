@@ -108,9 +108,9 @@ Candidate: TypeAlias = tuple[T, Callable[..., Any]]
 class MatchedCall(Generic[T]):
     """A call of a function of one operand, and the candidate that it computes.
 
-    ``shape`` is the shape of the result with the batch axes at the positions that they have in the
-    operand. ``order`` is the permutation with which such a result is transposed to the result of
-    the call: axis i of the call's result is axis ``order[i]`` of ``shape``.
+    ``shape`` is the shape of the candidate's result under ``vmap``: the batch axes have the same
+    positions as in the operand. ``order`` is the permutation from there to the result of the call:
+    axis i of the call's result is axis ``order[i]`` of ``shape``.
     """
 
     candidate: T
@@ -163,11 +163,17 @@ def _unbatched_shapes(
 def _remove_batch_axes(
     shape: Shape, result: Shape, count: int
 ) -> Iterator[tuple[tuple[int, ...], Shape, Shape]]:
-    """Yield the possible choices of ``count`` batch axes, and the shapes of operand and result
-    without them.
+    """Yield ordered choices of ``count`` batch axes of an operand, and the shapes of operand and
+    result without them.
 
-    A batch axis of the operand needs an axis of the same size in the result. The axes are numbered
-    as in `_unbatched_shapes`.
+    For each batch axis, an axis of the same size is removed from the result. The number of a batch
+    axis counts only the axes that remain after the removal of the ones before it, as for nested
+    ``vmap`` calls. The same choice may be yielded several times.
+
+    Arguments:
+        shape: the shape of the operand.
+        result: the shape of the result.
+        count: the number of batch axes.
     """
     if not count:
         yield (), shape, result
@@ -185,11 +191,13 @@ def _drop_axis(shape: Shape, axis: int) -> Shape:
 
 
 def _insert_batch_axes(inner: Shape, shape: Shape, axes: Sequence[int]) -> Shape:
-    """Return the shape of an unbatched result with batch axes at the positions that the operand has
-    them.
+    """Return the shape of a result with the batch axes of the operand, at the same positions.
 
-    ``inner`` is the shape of the unbatched result, ``shape`` that of the operand. ``axes`` are the
-    batch axes of the operand, numbered as in `_unbatched_shapes`.
+    Arguments:
+        inner: the shape of the result without batch axes.
+        shape: the shape of the operand.
+        axes: the batch axes of the operand, the outermost ``vmap`` first. The number of an axis
+            counts only the axes that remain inside the outer ``vmap`` calls.
     """
     if not axes:
         return inner

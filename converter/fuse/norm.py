@@ -82,8 +82,10 @@ class CentredValue:
         return f"{magnitudes.UNBOUNDED_REASON} multiply what a mean is taken off, and the mean"
 
     def may_move(self, context: MatchContext) -> bool:
-        """Return True if all ``moved`` values have moderate numbers, so that the difference may be
-        taken first."""
+        """Return True if the numbers of all ``moved`` values are moderate.
+
+        The difference may then be computed before the multiplication.
+        """
         return all(magnitudes.may_move(value, context, allow_zero=True) for value in self.moved)
 
 

@@ -104,9 +104,9 @@ def normal_form(
 ) -> NormalForm | None:
     """Return a value as a polynomial, or None if it would have more than `MAX_TERMS` terms.
 
-    Values that are not floats and results of other operations than arithmetic, roots, powers and
-    sums are atoms of the polynomial, and so are values below a depth of `MAX_DEPTH` operations.
-    ``leaves`` are further values that are atoms, even if they are results of arithmetic.
+    Arithmetic, roots, powers and sums of floats are taken apart, up to a depth of `MAX_DEPTH`
+    operations. All other values are atoms of the polynomial. ``leaves`` are further values that are
+    atoms, even if they are results of arithmetic.
     """
     key = normal_form, view, tuple(map(id, leaves))
     if key not in context.memo:
@@ -441,11 +441,11 @@ def summed_view(view: View) -> View | None:
 
 
 def _sum_monomial(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[Monomial, Terms]:
-    """Return the sum of a monomial along its axes from ``rank`` on, which have these sizes.
+    """Return the sum of a monomial along its axes from ``rank`` on, as two factors.
 
-    The result is a pair, whose product is the sum: the factors that do not vary along these axes,
-    without these axes, and the sum of the other factors as a polynomial. If nothing varies along
-    one of the axes, its size is a factor of the polynomial.
+    The first factor is a monomial of the views that do not vary along these axes, without these
+    axes. The second is the sum of the other views, as a polynomial. If nothing varies along one of
+    the axes, its size is a factor of the polynomial. ``sizes`` are the sizes of the axes.
     """
     summed_axes = range(rank, rank + len(sizes))
     varying = frozenset(f for f in monomial if any(_varies(f[0], axis) for axis in summed_axes))
@@ -464,11 +464,11 @@ def _sum_monomial(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[
 
 
 def _merge_sums(total: Sum, rank: int) -> Sum:
-    """Return a sum of a sum as one sum, with its axes in an order that depends only on the views in
-    it.
+    """Return a sum of a sum as one sum.
 
-    ``rank`` is the number of logical axes before the summed axes. A sum of anything else is only
-    brought into this order.
+    The order of the summed axes of the result depends only on the views in it. ``rank`` is the
+    number of logical axes before the summed axes. A sum of anything else is only brought into this
+    order.
     """
     factors = [*total.monomial]
     if len(factors) == 1 and isinstance(factors[0][0], Sum) and factors[0][1] == 1:
@@ -482,8 +482,7 @@ def _merge_sums(total: Sum, rank: int) -> Sum:
 
 
 def _varies(atom: Atom, axis: int) -> bool:
-    """Return True if the elements of an atom may differ along a logical axis, which is an axis of
-    the views in it.
+    """Return True if the elements of an atom may differ along a logical axis of the views in it.
 
     A view varies unless it repeats the same elements along the axis. A sum or an `Inner` varies if
     one of its atoms does. The name of a size never does.

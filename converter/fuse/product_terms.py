@@ -157,7 +157,8 @@ def exponent(view: View) -> int:
 
 @dataclass(frozen=True)
 class ReducedValue:
-    """The operand of a reduction, as a view of the logical axes and then the reduced axes.
+    """The operand of a reduction, as a view along the logical axes of the result and then the
+    reduced axes.
 
     The view does not vary along logical axes that the reduction has removed. ``sizes`` are the
     sizes of the reduced axes.
@@ -171,7 +172,7 @@ class ReducedValue:
         return ReducedValue(operand(self.view, index), self.sizes)
 
     def axes_of(self, unreduced: View) -> tuple[int, ...] | None:
-        """Return the logical axes of ``unreduced`` over which it is reduced to give this value.
+        """Return the logical axes over which ``unreduced`` is reduced to this value.
 
         Return None if the operand of the reduction is another value, or is reduced along only a
         part of these axes.

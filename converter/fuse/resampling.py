@@ -74,10 +74,10 @@ class ResamplingMatrix:
 def match_resampling_matrix(node: Node, side: int) -> tuple[ResamplingMatrix, list[int]] | None:
     """Match an einsum that contracts one axis of an operand with a matrix.
 
-    ``side`` is the index of the operand that is the matrix, 0 or 1. Return the matrix, and the
-    einsum's labels for the axes of the contraction's result in the order of the other operand: the
-    label of the contracted axis is replaced by that of the new axis. Return None if the operand is
-    no matrix, or if the einsum does anything else.
+    ``side`` is the index of the matrix among the operands, 0 or 1. Return the matrix, and the
+    labels of the other operand with the label of the new axis in place of that of the contracted
+    axis. These are the labels of the contraction's result, in the order of the other operand.
+    Return None if operand ``side`` is no matrix, or if the einsum does anything else.
     """
     matrix_labels, operand_labels = (
         list(node.params[k]) for k in (("lhs", "rhs"), ("rhs", "lhs"))[side]
@@ -123,11 +123,11 @@ def emit_resampling(x: Value, axis: int, matrix: ResamplingMatrix, editor: Edito
 
 
 def _match_resampling(node: Node, editor: Editor, near_misses: list[NearMiss]) -> Value | None:
-    """Replace an einsum of an array and a matrix of resampling weights by a matrix product, whose
-    order of axes `emit_resampling` chooses.
+    """Replace an einsum of an array and a matrix of resampling weights by a faster matrix product.
 
-    The einsum must contract one axis of the array with one axis of the matrix, all dtypes must be
-    the same, float32, float16 or bfloat16, and the matrix must be of one of these kinds:
+    `emit_resampling` chooses the order of its axes. The einsum must contract one axis of the array
+    with one axis of the matrix, all dtypes must be the same, float32, float16 or bfloat16, and the
+    matrix must be of one of these kinds:
 
     - Its numbers are constant, and the weights of each result sum to one or zero. The array must
       then depend on an input.

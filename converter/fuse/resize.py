@@ -155,8 +155,8 @@ def resize_recogniser(opset: int, strict: bool) -> Recogniser:
 def _supported_kinds(node: Node, axis: int, opset: int) -> Kinds | str:
     """Return the kinds of ``Resize`` that equal JAX's resize along one axis at this opset.
 
-    A kind is a method with or without antialiasing. If there is none, return the reason as a text
-    for the report.
+    A kind is a method with or without antialiasing. If there is none, return the reason for the
+    report as a text.
     """
     size, count = node.inputs[0].shape[axis], node.out.shape[axis]
     method, antialias = node.params["method"], node.params["antialias"]
@@ -176,8 +176,8 @@ def _supported_kinds(node: Node, axis: int, opset: int) -> Kinds | str:
 def _explain_unsupported(sizes: str, rows: list[ResizeSupport], method: str) -> str:
     """Return the reason why no kind of ``Resize`` can be used, for the report.
 
-    ``sizes`` contains the two sizes of the axis as text. ``rows`` are the kinds that would do at a
-    higher opset; the list may be empty.
+    ``sizes`` contains the two sizes of the axis as text. ``rows`` are the kinds that could be used
+    at a higher opset; the list may be empty.
     """
     if rows:
         return f"{sizes}: antialias needs opset {min(row.since for row in rows)}"
@@ -189,9 +189,10 @@ def _explain_unsupported(sizes: str, rows: list[ResizeSupport], method: str) -> 
 def _nearest_kinds(node: Node, context: MatchContext) -> dict[int, Kinds | str | None]:
     """Return for each resized axis how a nearest-neighbour resize is emitted.
 
-    A tuple of kinds means ``Resize``. A text is the reason why a gather is emitted that might have
-    been a ``Resize``. None means a gather or slice that needs no reason: the entries are at equal
-    steps, or the runtime has no Resize of this dtype.
+    - A tuple of kinds stands for ``Resize``.
+    - A text stands for a gather. It is the reason, for the report, why ``Resize`` is not used.
+    - None stands for a gather or slice that needs no reason: the entries are at equal steps, or the
+      runtime has no Resize of this dtype.
     """
     x = node.inputs[0]
     kinds: dict[int, Kinds | str | None] = {}

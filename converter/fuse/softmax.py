@@ -94,11 +94,11 @@ def _match_quotient(node: Node, context: MatchContext) -> tuple[View | None, Vie
 
 
 def _visible_axes(total: View, top: View) -> tuple[int, ...] | None:
-    """Return the axes over which ``total`` is the sum of the exponentials ``top`` without those of
-    hidden elements.
+    """Return the axes over which ``total`` is the sum of the exponentials of visible elements.
 
-    A mask sets the hidden elements to -inf before the exponential and their exponentials to zero
-    before the sum. It must be the same mask. Return None if ``total`` is no such sum.
+    ``top`` are all exponentials. A mask sets the hidden elements to -inf before the exponential and
+    their exponentials to zero before the sum. It must be the same mask. Return None if ``total`` is
+    no such sum.
     """
     summed = match_reduction(total, ops.reduce_sum)
     shifted = operand(top, 0)

@@ -94,11 +94,12 @@ def recognise_spellings(
 ) -> bool:
     """Replace all computations in a graph that are written like a spelling, in place.
 
-    Spellings whose operator does not exist in ``opset`` are omitted. Computations whose dtype is
-    not one of ``dtypes`` are left as they are. Return True if anything was replaced.
+    A spelling is a formula that computes an operation in one way. Spellings whose operator does not
+    exist in ``opset`` are omitted. Computations whose dtype is not one of ``dtypes`` are left as
+    they are. Return True if anything was replaced.
 
-    ``near_misses`` gets a near miss for each computation that is a formula of the table with
-    numbers that the spelling does not accept.
+    A computation may be a formula of the table with numbers that the spelling does not accept. For
+    each of these, a near miss is appended to ``near_misses``.
     """
     spellings = spellings_in(graph, [s for s in table if s.since <= opset])
     if not spellings:
@@ -118,8 +119,8 @@ def report_other_dtypes(
 ) -> None:
     """Add a near miss for each computation that is a spelling in a dtype that is not fused.
 
-    They are found by fusing them in a copy of the graph. ``opset`` is as in `recognise_spellings`.
-    Spellings without a `condition` are not reported.
+    They are found by fusing them in a copy of the graph. Spellings whose operator does not exist in
+    ``opset``, and those without a `condition`, are not reported.
     """
     results = {value.dtype for node in graph.walk() for value in node.outputs}
     dtypes = {dtype.name for dtype in results if is_float(dtype)} - {*DTYPES}
@@ -290,10 +291,12 @@ def _bind_argument(name: str, view: View, arguments: Arguments) -> Arguments | N
 def _unify_all(
     terms: Sequence[View], parts: Sequence[View], arguments: Arguments
 ) -> Arguments | None:
-    """Return the arguments with which each of ``terms`` in the formula computes the view at the
-    same index of ``parts``.
+    """Return the arguments with which several values of a formula compute values of the user's
+    graph.
 
-    Return None if one of the computations differs. ``arguments`` has those known so far.
+    ``terms`` are the views in the formula's graph, and ``parts`` those in the user's graph. The
+    first belongs to the first, and so on. Return None if one of the computations differs.
+    ``arguments`` are those known so far; they are part of the result.
     """
     extended: Arguments | None = arguments
     for term, part in zip(terms, parts, strict=True):

@@ -64,10 +64,7 @@ def _sum_terms(total: Sum) -> Terms:
 def match_mean_form(
     view: View, x: View, context: MatchContext, weight: float = 1.0
 ) -> MeanForm | None:
-    """Return the mean of ``x`` over some of its axes that equals ``weight * view``.
-
-    Return None if there is none.
-    """
+    """Return a mean of ``x`` over some of its axes, if ``weight * view`` is one, otherwise None."""
     form = normal_form(view, context, [x.base])
     for mean in _means(form, x, 1):
         expected = {monomial: number / weight for monomial, number in mean.mean.items()}
@@ -132,7 +129,7 @@ def _means(form: NormalForm | None, x: View, power: int) -> list[MeanForm]:
 
 
 def match_summed_value(view: View, context: MatchContext) -> Value | None:
-    """Return the value that is summed if a sum occurs exactly once in the normal form of ``view``.
+    """Return the value that is summed in the normal form of ``view``, if there is exactly one sum.
 
     Example: x for a mean of x, and also for a mean of a power of x. Further factors and terms that
     are no sums are accepted. Return None for no sum or several, or if a product is summed.

@@ -75,8 +75,7 @@ class View(NamedTuple):
 
     @property
     def has_full_axes(self) -> bool:
-        """True if every axis of the view is a full axis of the base, or one along which nothing
-        varies.
+        """True if every axis of the view is a full axis of the base, or repeats one element.
 
         The axes may have any order. An axis of the view may not be cut, reversed, split or merged.
         An axis of the base that is missing in the view is read at position 0.
@@ -89,8 +88,10 @@ class View(NamedTuple):
         return all([dims.is_same_dim(start, 0) for start in self.starts])
 
     def varies_only_along(self, along: Sequence[int]) -> bool:
-        """Return True if the view's elements vary along no other axes than ``along``, which are
-        axes of the view. They need not vary along all of them."""
+        """Return True if the view's elements vary along no other axes of the view than ``along``.
+
+        They need not vary along all of these.
+        """
         return not any(group for i, group in enumerate(self.groups) if i not in along)
 
     def has_nested_factors(self) -> bool:
@@ -138,10 +139,10 @@ class View(NamedTuple):
         return dims.as_dim(low), dims.as_dim(high)
 
     def has_all_base_axes(self) -> bool:
-        """Return True if each axis of the base that is longer than one has an axis of the view for
-        itself.
+        """Return True if each axis of the base that is longer than one has its own axis of the
+        view.
 
-        Such an axis of the view may be cut or reversed.
+        That axis of the view may be cut or reversed.
         """
         real = {a for a, d in enumerate(self.base.shape) if not dims.is_same_dim(d, 1)}
         return real <= set(self.axes)
@@ -162,8 +163,11 @@ class View(NamedTuple):
         return tuple(d if group else 1 for group, d in zip(self.groups, shape, strict=True))
 
     def select_axes(self, axes: Iterable[int | None]) -> View:
-        """Return the view with the selected axes in this order. Axes that are left out are read at
-        their first entry. None adds an axis along which nothing varies."""
+        """Return the view with the selected axes in this order.
+
+        Axes that are left out are read at their first entry. None adds an axis along which nothing
+        varies.
+        """
         return self._replace(groups=tuple(() if a is None else self.groups[a] for a in axes))
 
     def merge_axes(self, parts: Sequence[Sequence[int]], sizes: Mapping[int, Dim]) -> View:
@@ -221,10 +225,10 @@ class View(NamedTuple):
         return view
 
     def operand(self, index: int) -> View:
-        """Return the same positions as a view of operand number ``index`` of the elementwise node
-        that computes the base.
+        """Return the same positions as a view of an operand of the node that computes the base.
 
-        The node may broadcast the operand as numpy does.
+        The node is elementwise and may broadcast the operand as numpy does. ``index`` is the number
+        of the operand.
         """
         value, shape = self.node().inputs[index], self.base.shape
         if dims.is_same_shape(value.shape, shape):
@@ -274,10 +278,10 @@ def as_group(factors: Iterable[Factor]) -> Group:
 
 
 def _rename_axes(outer: View, inner: View) -> View:
-    """Return a view of a view as a view of the inner base, if each axis of ``inner`` has at most
-    one factor.
+    """Return a view of a view as a view of the inner base.
 
-    The base of ``outer`` has the elements of ``inner``.
+    The base of ``outer`` has the elements of ``inner``. Each axis of ``inner`` must have at most
+    one factor.
     """
     starts = list(inner.starts)
     for start, group in zip(outer.starts, inner.groups, strict=True):
@@ -301,7 +305,14 @@ def _rename_group(group: Group, inner: tuple[Group, ...]) -> Group:
 
 
 def _rename_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
-    """Return a factor along an axis of the inner view as factors along its base."""
+    """Return a factor of the outer view as factors along the base of the inner view.
+
+    A factor along an axis without factors becomes one that repeats elements.
+
+    Arguments:
+        factor: a factor along an axis of the inner view, or along no axis.
+        inner: the factors of each axis of the inner view, at most one for each.
+    """
     axis, stride, size = factor
     base_factors = () if axis is None else inner[axis]
     if not base_factors:
@@ -313,10 +324,10 @@ def _rename_factor(factor: Factor, inner: tuple[Group, ...]) -> Group:
 
 
 def _compose_digits(outer: View, inner: View) -> View | None:
-    """Compose two views through the digits of their axes.
+    """Return a view of a view as a view of the inner base, through the digits of their axes.
 
-    The base of ``outer`` contains the elements of ``inner``. Return None if the elements are not
-    regular steps along axes of the base of ``inner``.
+    The base of ``outer`` has the elements of ``inner``. Return None if the elements are not regular
+    steps along axes of the base of ``inner``.
     """
     axes = [_Digits(group) for group in inner.groups]
     starts = list(inner.starts)
@@ -339,7 +350,8 @@ def _compose_digits(outer: View, inner: View) -> View | None:
 class _Digits:
     """State of a composition of two views along one axis of the inner view.
 
-    ``group`` contains the factors of that axis. ``low`` and ``high`` are the least and the largest
+    The outer view is a view of the inner one. ``group`` contains the factors of the axis; the index
+    along the axis has a digit for each factor. ``low`` and ``high`` are the least and the largest
     digit that the outer view reaches in each factor.
     """
 

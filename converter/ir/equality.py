@@ -62,11 +62,11 @@ def _merge(
 
 
 def node_key(node: Node) -> tuple[Any, ...]:
-    """Return a key that is equal for two nodes without bodies that compute the same from equal
-    operands.
+    """Return a key of the computation of a node without bodies.
 
-    The key has the operation, the parameters and the types of the outputs. Operands and bodies are
-    not part of it, so callers have to compare these.
+    Two nodes with equal keys compute the same from equal operands. The key has the operation, the
+    parameters and the types of the outputs. Operands and bodies are not part of it, so callers have
+    to compare these.
     """
     types = [(v.shape, v.dtype) for v in node.outputs]
     params = [(k, _hashable(v)) for k, v in sorted(node.params.items())] if node.params else ()

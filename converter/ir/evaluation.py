@@ -117,7 +117,7 @@ def evaluate_bounded(
 
 
 def _to_jax_array(value: Value, array: Any) -> Any:
-    """Return the array that was given for a value as a JAX array of the value's dtype.
+    """Return an array as a JAX array of the dtype of ``value``.
 
     A dtype of 64 bits becomes one of 32 bits if JAX is so configured.
     """
@@ -213,10 +213,10 @@ def _evaluate_graph(
 
 
 def _values_read_last(graph: Graph) -> list[list[Value]]:
-    """Return for each node the results of this graph's nodes that it reads or computes and that no
-    later node reads.
+    """Return for each node the values that no later node reads.
 
-    Outputs of the graph are never among them.
+    Only results of this graph's nodes that the node reads or computes are returned. Outputs of the
+    graph are never among them.
     """
     live, last_reads = {id(v) for v in graph.outputs}, list[list[Value]]()
     own_ids = {id(v) for node in graph.nodes for v in node.outputs}
@@ -295,8 +295,10 @@ def _evaluate_while(node: Node, inputs: list[Any], run: Bodies, rules: Evaluatio
 
 
 def _evaluate_cond(node: Node, inputs: list[Any], run: Bodies, _: EvaluationRules) -> Counted:
-    """Evaluate the branch that the first input selects by ``lax.switch``. Return its results and
-    its largest number of turns of a ``while`` loop."""
+    """Evaluate a conditional by ``lax.switch``: the first input selects the branch.
+
+    Return its results and the largest number of turns of a ``while`` loop in that branch.
+    """
 
     def branch(body: Graph) -> Callable[[], Counted]:
         def run_branch() -> Counted:
@@ -352,12 +354,11 @@ def compute_array(value: Value, read: Read, memo: dict[int, Any] | None = None) 
 
 
 def bound_array(value: Value, memo: dict[Any, Any] | None = None) -> np.ndarray | None:
-    """Return the array of a value that can be computed from constants and bound arrays of
-    parameters, else None.
+    """Return the array of a value that is computed from constants and bound arrays of parameters.
 
-    The result is also None if a node on the way is not computable (`is_computable`). A conclusion
-    from the array holds for these parameter values only. ``memo`` has computed arrays by value id,
-    and gets the new ones.
+    Return None if the value depends on anything else, or if a node on the way is not computable
+    (`is_computable`). A conclusion from the array holds for these parameter values only. ``memo``
+    has computed arrays by value id, and gets the new ones.
     """
     if not all_ancestors_pass(value, lambda leaf: leaf_array(leaf) is not None, is_computable):
         return None

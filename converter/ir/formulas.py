@@ -266,9 +266,11 @@ def _aligned(x: jax.Array, new_sizes: Mapping[int, int]) -> jax.Array:
 def image_resize(
     x: jax.Array, *, axes: Sequence[int], sizes: Sequence[int], method: str, antialias: bool
 ) -> jax.Array:
-    """Resample ``axes`` to ``sizes`` as `jax.image.resize` does, or by ``ALIGNED``, a method that
-    JAX lacks: linear interpolation in which the centres of the first and the last element do not
-    move."""
+    """Resample ``axes`` to ``sizes`` as `jax.image.resize` does, or by the method ``ALIGNED``.
+
+    JAX lacks that method. It is linear interpolation in which the centres of the first and the last
+    element do not move.
+    """
     new_sizes = dict(zip(axes, sizes, strict=True))
     if (method, antialias) == ALIGNED:
         return _aligned(x, new_sizes)

@@ -27,10 +27,11 @@ def view_of_operand(view: View) -> View | None:
 
 
 def furthest_view(view: View) -> View:
-    """Return the same elements as a view of an ancestor, as far up as `emit_view` can compute them.
+    """Return the same elements as a view of the earliest value from which `emit_view` can compute
+    them.
 
-    The search goes up through operations that only move elements, and through concatenations of
-    which one operand has all the elements. It stops before the first view that is not writable
+    The search goes back through operations that only move elements. It goes through a concatenation
+    if one of its operands has all the elements. It stops before the first view that is not writable
     (`View.has_nested_factors`). Return ``view`` itself if there is no other one.
     """
     while (
@@ -119,7 +120,7 @@ def _view_reshape(node: Node) -> View | None:
 
 
 def _split_reshape(source: Shape, target: Shape, first: int) -> tuple[Group, ...] | None:
-    """Return for each axis of a reshape's result the factors of the operand's axes.
+    """Return the factors of the operand's axes for each axis of a reshape's result.
 
     ``source`` and ``target`` are the shapes before and after, without equal leading axes. ``first``
     is the number of leading axes that were left out. Return None if sizes do not divide each other
@@ -195,10 +196,9 @@ def shortened_axis(node: Node) -> int | None:
 
 
 def slices_by_source(graph: Graph) -> dict[tuple[int, int], list[Node]]:
-    """Return the slices that shorten one axis (`shortened_axis`), by the id of the sliced value and
-    the axis.
+    """Return the slices that shorten one axis, by the id of the sliced value and the axis.
 
-    Slices in bodies are omitted.
+    `shortened_axis` defines these slices. Slices in bodies are omitted.
     """
     table: dict[tuple[int, int], list[Node]] = defaultdict(list)
     for node in graph.nodes:
@@ -338,11 +338,15 @@ def _plan_reshape(shape: Shape, target: Shape) -> list[Step]:
 
 
 def _split_axis(group: Group, size: Dim) -> list[tuple[Dim, bool]]:
-    """Return the sizes into which a broadcast splits an axis of the view, and for each whether
-    elements vary along it.
+    """Return the parts of an axis of a view: the size of each, and whether elements vary along it.
 
-    ``group`` contains the factors of the axis, ``size`` is its size. An axis that no broadcast
-    repeats is not split.
+    If a factor of the axis repeats elements, each factor is a part. Elements vary along all parts
+    but the repeated ones. Otherwise the full axis is the only part, and elements vary along it
+    unless it has no factors.
+
+    Arguments:
+        group: the factors of the axis.
+        size: the size of the axis.
     """
     repeated = any(f.axis is None for f in group)
     return [(f.size, f.axis is not None) for f in group] if repeated else [(size, bool(group))]

@@ -39,8 +39,8 @@ def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
 
     ``shapes`` are the shapes of the inputs. The names are in an order in which they can be solved.
     A name that no axis determines is left out. An axis whose size is the name alone is preferred,
-    then its least multiple. The last choice is an axis that is linear in the name and whose other
-    names are solved before, such as ``h+1`` or ``2*N+h``.
+    then the least multiple of the name. The last choice is an axis such as ``h+1`` or ``2*N+h``: it
+    is linear in the name, and its other names are solved before.
     """
     solved: dict[str, Origin] = {}
     named = [
@@ -66,11 +66,11 @@ def find_origins(shapes: Sequence[Shape]) -> dict[str, Origin]:
 def _solve_names(
     named: Sequence[tuple[int, int, Dim]], solved: Mapping[str, Origin]
 ) -> Iterator[tuple[str, Origin]]:
-    """Yield unsolved names with their origins: an axis determines a name if it is the only unsolved
-    name in it.
+    """Yield the unsolved names that an axis determines, with their origins.
 
-    ``named`` contains the input, the axis and the size of each symbolic axis. ``solved`` has the
-    origins of the solved names.
+    An axis determines a name if it is the only unsolved name in the size of the axis. ``named``
+    contains the input, the axis and the size of each symbolic axis. ``solved`` has the origins of
+    the solved names.
     """
     for i, axis, dim in named:
         unknown = size_names(dim) - solved.keys()
@@ -120,8 +120,7 @@ def size_names(expression: Dim | str) -> set[str]:
 
 
 def all_names(arrays: Iterable[Any]) -> list[str]:
-    """Return the sorted names of the dimensions of arrays, values or types, which have a
-    ``shape``."""
+    """Return the sorted names of dimensions in the shapes of arrays, values or types."""
     names_of_sizes = (size_names(dim) for array in arrays for dim in array.shape)
     return sorted(set[str]().union(*names_of_sizes))
 
@@ -156,9 +155,9 @@ def parse_constraint(text: str) -> Constraint:
 def find_broken_constraint(constraints: Iterable[str], sizes: Sizes) -> str | None:
     """Return the text of the first constraint that these sizes violate, or None.
 
-    ``sizes`` maps names to sizes. A constraint is treated as satisfied if it contains a name of
-    unknown size. JAX may have replaced a name by an expression, so that no shape contains the name.
-    Its size is then the size of the expression that a constraint sets equal to the name.
+    ``sizes`` maps names to sizes. A constraint counts as satisfied if it contains a name of unknown
+    size. JAX may have replaced a name by an expression, so that no shape contains the name. The
+    name then has the size of the expression that a constraint sets equal to it.
     """
     sizes_by_name = dict(sizes)
     for parsed in map(parse_constraint, constraints):

@@ -55,12 +55,13 @@ def _memoized_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
 
 
 def _compute_range(value: Value, depth: int, memo: dict[int, Range]) -> Range:
-    """Return the range of a value: by the rule for its operation, from a constant or a loop bound,
-    or that of the dtype.
+    """Return the range of a value by the rule for its operation, or from a constant or a loop
+    bound.
 
-    The range of an integer is that of the dtype if the rule's exceeds it, because integers wrap
-    around. ``depth`` is the number of operations that are followed towards the inputs. ``memo``
-    contains the ranges that are already known, by value id, and gets new ones.
+    Otherwise it is the range of the dtype. The range of an integer is that of the dtype also if the
+    rule's exceeds it, because integers wrap around. ``depth`` is the number of operations that are
+    followed towards the inputs. ``memo`` contains the ranges that are already known, by value id,
+    and gets new ones.
     """
     dtype_range = _dtype_range(value)
     if value.kind == "const":

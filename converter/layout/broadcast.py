@@ -23,11 +23,10 @@ def _use_implicit_broadcast(node: Node, editor: Editor) -> Value | None:
 
 
 def _remove_broadcast(value: Value, editor: Editor) -> Value:
-    """Return an operand, possibly of lower rank, that ONNX broadcasts to the same array as
-    ``value``.
+    """Return an operand without a broadcast, and without leading axes of size one of a reshape or
+    constant. Other values are returned unchanged.
 
-    A broadcast, and leading axes of size one of a reshape or constant, are removed. Other values
-    are returned unchanged.
+    ONNX broadcasts the result, which may have a lower rank, to the same array as ``value``.
     """
     if node := value.producer_if(ops.broadcast_in_dim):
         source, axes = node.inputs[0], node.params["broadcast_dimensions"]

@@ -1,8 +1,8 @@
 """Shorten chains of reshapes, transposes and slices, and rewrite slices as other operators.
 
-A chain of such operations is represented by a view of the value before the chain. A view can be
-emitted as a slice, a reshape, a transpose and a second reshape. Each of these nodes is omitted if
-it changes nothing.
+A view shows how the elements of one value are arranged in another one. A chain of such operations
+is represented by a view of the value before the chain. A view can be emitted as a slice, a reshape,
+a transpose and a second reshape. Each of these nodes is omitted if it changes nothing.
 """
 
 import numpy as np
@@ -26,9 +26,9 @@ _VIEW_OPS = (ops.reshape, ops.transpose, ops.slice)
 def _shorten_chain(node: Node, editor: Editor) -> Value | None:
     """Replace a chain of reshapes, transposes and slices that ends in ``node`` by fewer operations.
 
-    The chain is computed from the furthest value from which this saves operations. Operations that
-    other nodes read are kept, so that they are not counted as saved. Return None if nothing is
-    saved, or if a slice with a stride would be needed.
+    The chain starts at the first value from which this saves operations. Operations with other
+    readers are kept, so they are not counted as saved. Return None if nothing is saved, or if a
+    slice with a stride would be needed.
     """
     view: View | None = view_of(node.out)
     views: list[tuple[View, int]] = []
@@ -110,8 +110,11 @@ SELECT: dict[Op, Rule] = {ops.reshape: _select_index, ops.concatenate: _gather_r
 
 
 def merge_splits(graph: Graph) -> None:
-    """Replace slices that together cover an axis of a value, without overlap, with one split, in
-    place, also in bodies."""
+    """Replace the slices of a value that cover one of its axes without overlap by one split, in
+    place.
+
+    Nested bodies are included.
+    """
     for node in graph.nodes:
         for body in node.bodies.values():
             merge_splits(body)

@@ -65,7 +65,7 @@ axes."""
 
 
 def _new_ones(node: Node | None) -> tuple[int, ...]:
-    """Return the positions of the axes of size one that a reshape inserts.
+    """Return the axes of size one that a reshape inserts, as axes of its result.
 
     Return () if the node is None or no reshape, or if it does anything else.
     """
@@ -133,10 +133,9 @@ def match_repeat(node: Node, editor: Editor) -> Value | None:
 
 
 def _repetitions(view: View, axis: int, size: Dim) -> int:
-    """Return how often each element of an axis is repeated in a row, or 0 if the view does anything
-    else.
+    """Return how often each element of an axis is repeated in a row.
 
-    ``size`` is the size of the view's axis.
+    ``size`` is the size of the view's axis. Return 0 if the view does anything else along the axis.
     """
     source_size, group = view.base.shape[axis], view.groups[axis]
     if not group:

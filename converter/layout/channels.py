@@ -30,10 +30,10 @@ Order = tuple[int, ...]
 
 
 def reorder_channels(graph: Graph) -> bool:
-    """Reorder the axes of every region where this saves transposes, in place, and move a small last
-    axis to the front where this saves time.
+    """Transpose the values of every region for which this saves transposes or time, in place.
 
-    Return True if anything changed.
+    A region is a set of connected values that can be transposed together; see the top of this
+    module. Return True if anything changed.
     """
     if not any(graph.count(op) for op in (ops.conv, ops.conv_transpose, ops.max_pool)):
         return _reorder_regions(graph)
@@ -45,10 +45,11 @@ def reorder_channels(graph: Graph) -> bool:
 
 
 def _reorder_regions(graph: Graph) -> bool:
-    """Reorder every region of the graph where this is worthwhile, in place.
+    """Transpose the values of every region for which this saves transposes or time, in place.
 
-    Reductions of transposed values are moved before the transpose, and transposes are merged.
-    Return False, and change nothing, if there is no such region.
+    Reductions of transposed values are then moved before the transpose, and consecutive transposes
+    are merged. Return True if a region was transposed. Return False, and change nothing, if there
+    is no such region.
     """
     orders = _region_orders(graph)
     if not orders:
@@ -68,9 +69,15 @@ def _reorder_regions(graph: Graph) -> bool:
 
 
 def _reorder_node(node: Node, order: Order, editor: Editor) -> Value:
-    """Emit a node on operands in the other layout, and return its result in the layout of ``node``.
+    """Emit a node in the new layout of its region. Return the result, transposed back to the
+    graph's layout.
 
-    ``order`` is the permutation from the other layout to that of ``node``.
+    The operands, and the parameters that refer to axes, are reordered to the new layout.
+
+    Arguments:
+        node: the node to replace, in the graph's layout.
+        order: the permutation from the new layout to the graph's layout.
+        editor: gets the new nodes.
     """
     inverse = inverse_order(order)
     inputs = [_reorder_operand(v, inverse, editor) for v in node.inputs]
@@ -81,9 +88,10 @@ def _reorder_node(node: Node, order: Order, editor: Editor) -> Value:
 
 
 def _reorder_operand(value: Value, inverse: Order, editor: Editor) -> Value:
-    """Return an operand in the other layout, to which ``inverse`` transposes it.
+    """Return an operand in the new layout of a region.
 
-    Scalars stay. An operand of lower rank gets leading axes of size one first.
+    ``inverse`` is the permutation from the graph's layout to the new one. Scalars are returned
+    unchanged. An operand of lower rank first gets leading axes of size one.
     """
     if value.rank == 0:
         return value
@@ -130,8 +138,8 @@ def _reduce_before_transpose(node: Node, editor: Editor) -> Value | None:
 
 
 def _restores_order(order: Sequence[int], axes: Sequence[int]) -> bool:
-    """Return True if a reduction of a transposed value leaves its axes in the order that they have
-    before the transpose.
+    """Return True if a reduction of a transposed value leaves the remaining axes in the order that
+    they have before the transpose.
 
     ``order`` is the permutation of the transpose, and ``axes`` are the axes that the reduction
     removes.
@@ -144,11 +152,11 @@ def _restores_order(order: Sequence[int], axes: Sequence[int]) -> bool:
 
 
 def _region_orders(graph: Graph) -> dict[int, Order]:
-    """Return the permutation of each value in a region that is worth reordering, by the id of the
-    value.
+    """Return a permutation for each value of the regions that are worth transposing, by the id of
+    the value.
 
-    It is the permutation that transposes the value from the new layout to that of the graph. Nested
-    bodies are included.
+    It transposes the value from the new layout of the region to the graph's layout. Nested bodies
+    are included.
     """
     weight_ids, orders = weight_values(graph), dict[int, Order]()
     bodies = (body for node in graph.walk() for body in node.bodies.values())
@@ -158,9 +166,10 @@ def _region_orders(graph: Graph) -> dict[int, Order]:
 
 
 def _region_orders_of_part(graph: Graph, weight_ids: set[int]) -> dict[int, Order]:
-    """Return the permutations as `_region_orders` does, for one graph without its nested bodies.
+    """Return the permutations of the regions of one graph, without its nested bodies, by value id.
 
-    ``weight_ids`` are the ids of values that depend on parameters alone, whose transposes are free.
+    They lead from the new layout of a region to the graph's layout. ``weight_ids`` are the ids of
+    values that depend on parameters alone. Transposes of these values are free.
     """
     parents: dict[int, int] = {}
 
@@ -193,16 +202,17 @@ def _region_orders_of_part(graph: Graph, weight_ids: set[int]) -> dict[int, Orde
 def _cheapest_order(
     nodes: Sequence[Node], weight_ids: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """Return the permutation to reorder a region by, or None if none saves transposes.
+    """Return the permutation from the new layout of a region to the graph's layout, or None if no
+    layout saves transposes.
 
-    It is the permutation from the new layout to that of the graph. The permutations of transposes
-    at the border are tried, that of most transposes first. The first one that removes more
-    transposes than it adds is returned.
+    The permutations of transposes at the border of the region are tried, the most frequent one
+    first. The first one that removes more transposes than it adds is returned.
 
     **Arguments**
 
     - `nodes`: the nodes of the region.
-    - `weight_ids`: the ids of values that depend on parameters alone, whose transposes are free.
+    - `weight_ids`: the ids of values that depend on parameters alone. Transposes of these values
+      are free.
     - `readers`: the nodes that read each value, by the id of the value. None is an output of the
       graph.
     """
@@ -242,13 +252,12 @@ which on this is worthwhile."""
 def _small_axis_first_order(
     nodes: Sequence[Node], weight_ids: set[int], readers: Mapping[int, Sequence[Node | None]]
 ) -> Order | None:
-    """Return the permutation from a layout whose first axis is the graph's last axis, if this
-    layout avoids more work than it costs.
+    """Return the permutation to the graph's layout from a layout that has the last axis first, or
+    None if that layout does not save time.
 
     It avoids broadcasts and sums in short runs of that axis, and costs transposes at the border of
-    the region. Return None if it does not pay off, if the last axis has one entry or more than
-    `MAX_SMALL_AXIS`, or if a size is named. The arguments have the same meaning as in
-    `_cheapest_order`.
+    the region. Return None also if the last axis has one entry or more than `MAX_SMALL_AXIS`, or if
+    a size is named. The arguments have the same meaning as in `_cheapest_order`.
     """
     shapes = [node.out.shape for node in nodes]
     has_small_axis = all(dims.all_static(s) and 1 < s[-1] <= MAX_SMALL_AXIS for s in shapes)
@@ -320,10 +329,16 @@ def _border_costs(
 
 
 def _accepts_order(reader: Node | None, order: Order, inverse: Order) -> bool:
-    """Return True if a reader takes the reordered value without a further transpose.
+    """Return True if a node can read the value in the new layout without a further transpose.
 
     Such readers are transposes that cancel, and reductions that keep the order of the axes. A graph
-    output (None) does not take it. ``inverse`` is the inverse of ``order``.
+    output (None) is no such reader.
+
+    **Arguments**
+
+    - `reader`: the node that reads the value, or None.
+    - `order`: the permutation from the new layout to the graph's layout.
+    - `inverse`: the inverse of `order`.
     """
     if reader is None:
         return False
@@ -354,7 +369,8 @@ def _can_be_reordered(op: Op) -> bool:
 
 
 def _is_carrier(node: Node) -> bool:
-    """Return True if a node can be part of a region: it computes the same in any order of axes.
+    """Return True if a node can be part of a region, because it computes the same in any order of
+    axes.
 
     It needs at least three axes and no bodies. Unless it broadcasts, its operands need as many axes
     as its result, apart from constants and scalars.

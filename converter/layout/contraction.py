@@ -117,11 +117,11 @@ class MatrixProduct:
 
 
 def to_matrix_product(node: Node, editor: Editor, weight_ids: set[int]) -> Value:
-    """Emit a contraction as a matrix product, with the order of operands that costs fewer
-    transposes, and return it.
+    """Emit a contraction as a matrix product, and return it.
 
-    A contraction that sums over no axis becomes an elementwise product. ``node`` is an einsum.
-    ``weight_ids`` has the ids of values that are transposed at no cost, such as weights.
+    The order of operands that needs fewer transposes is used. A contraction that sums over no axis
+    becomes an elementwise product. ``node`` is an einsum. ``weight_ids`` has the ids of values that
+    are transposed at no cost, such as weights.
     """
     dtype, out = _computation_dtype(node), list(node.params["out"])
     lhs, rhs = (

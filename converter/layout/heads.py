@@ -38,8 +38,7 @@ def emit_rotary(node: Node, editor: Editor, has_operator: SupportsDtype) -> Valu
 def _to_heads(
     editor: Editor, x: Value, batch: Sequence[int], seq: int, width: int
 ) -> tuple[Value, list[int]]:
-    """Return ``x`` as [batch, heads, positions, width], and the order of its axes before they were
-    merged.
+    """Return ``x`` as [batch, heads, positions, width], and the permutation of its axes.
 
     ``batch``, ``seq`` and ``width`` are axes of ``x``. All others become heads. If there are no
     batch axes, the last of the other axes becomes the heads, and those before it become the batch.

@@ -95,7 +95,7 @@ def pooling_rules(opset: int, strict: bool, target: Target) -> dict[Op, Rule]:
 
 
 def _reduce_full_axes(node: Node, editor: Editor) -> Node | None:
-    """Replace a window as long as an axis of named size with a reduction of that axis.
+    """Replace a window over a full axis of named size by a reduction of that axis.
 
     Return the node of the remaining window, which has one element along that axis. Return None if a
     window of named size is not as long as its axis, or if that axis is padded or dilated.
@@ -197,10 +197,10 @@ def _emit_pool(editor: Editor, x: Value, window: PoolWindow, kind: PoolKind, out
 
 
 def to_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list[int]]:
-    """Return ``x`` as [batch, channels, space…], and the order of its axes before they were merged.
+    """Return ``x`` as an image [batch, channels, space…], and the permutation of its axes.
 
     ``axes`` become the space. The last of the other axes becomes the channels, and those before it
-    are merged into the batch.
+    are merged into the batch after the permutation.
     """
     other_axes = [i for i in range(x.rank) if i not in axes]
     order = [*other_axes, *axes]
@@ -211,9 +211,14 @@ def to_image(editor: Editor, x: Value, axes: Sequence[int]) -> tuple[Value, list
 
 
 def from_image(editor: Editor, x: Value, order: Sequence[int], shape: Shape) -> Value:
-    """Return an image as a value of this shape, with its axes split and transposed back.
+    """Undo `to_image`: split the batch axis of an image into the original axes, and transpose all
+    axes back.
 
-    ``order`` is that of `to_image`.
+    Arguments:
+        editor: gets the new nodes.
+        x: the image, [batch, channels, space…].
+        order: the permutation that `to_image` returned.
+        shape: the shape of the result, with its axes in the original order.
     """
     split = editor.reshape(x, tuple(shape[i] for i in order))
     return editor.transpose(split, inverse_order(order))
@@ -262,7 +267,7 @@ def _select_and_scatter(node: Node, editor: Editor) -> Value | None:
 
 
 def match_average_pool(node: Node, editor: Editor) -> Value | None:
-    """Match a sum pool divided by the window size, or by the number of elements that are not
+    """Match a sum pool divided by the number of elements in each window, with or without the
     padding.
 
     ``node`` is the division. Return the average, or None if it is another division or if the sum
@@ -290,11 +295,15 @@ def match_average_pool(node: Node, editor: Editor) -> Value | None:
 
 
 def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
-    """Return True if a divisor is a constant array with the number of elements of each window that
-    are not padding.
+    """Return True if a divisor is the number of elements of each window that are not padding.
 
-    ``pool`` is the sum pool, and ``view`` the dividend as a view of its result. Return False if the
-    windows are dilated or an axis of the operand has a named size.
+    It has to be a constant array. Return False if the windows are dilated or an axis of the operand
+    has a named size.
+
+    Arguments:
+        divisor: the divisor.
+        pool: the sum pool.
+        view: the dividend as a view of the result of ``pool``.
     """
     space, params = pool.inputs[0].shape[2:], pool.params
     is_undilated = all(d == 1 for d in params["dilation"])
@@ -310,11 +319,10 @@ def _divides_by_window_counts(divisor: Value, pool: Node, view: View) -> bool:
 
 
 def _transpose_counts(view: View, counts: np.ndarray) -> np.ndarray | None:
-    """Return ``counts``, which has the axes of a pool's result, with the axes of a view of that
-    result.
+    """Return ``counts``, which has the axes of a pool's result, with the axes of ``view``.
 
-    Axes along which ``counts`` is constant have size one. Return None if the view splits or merges
-    other axes.
+    ``view`` is a view of the pool's result: it may be transposed and reshaped. Axes along which
+    ``counts`` is constant have size one. Return None if the view splits or merges other axes.
     """
     long_axes = [axis for axis, size in enumerate(counts.shape) if size > 1]
     order = [axis for axis in view.axes if axis is not None and axis in long_axes]

@@ -48,7 +48,7 @@ def _emit_resize(node: Node, editor: Editor) -> Value:
 def _resize_axis(editor: Editor, x: Value, axis: int, shape: dims.Shape, kinds: Kinds) -> Value:
     """Resize one axis as an image of height one, or as an image whose width does not change.
 
-    ``shape`` is the shape of the result. ``kinds`` are as in `_add_resize`.
+    ``shape`` is the shape of the result. ``kinds`` are methods of Resize that give the same result.
     """
     outer_size, inner_size = (
         dims.size_product(x.shape[:axis]),

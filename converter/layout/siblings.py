@@ -17,7 +17,7 @@ from converter.ir.rewrite import Editor, sweep
 
 
 class SiblingPart(NamedTuple):
-    """A part of an array along one axis that is only reshaped and transposed.
+    """A slice of an array along one axis that is then only reshaped and transposed.
 
     It has ``size`` entries from ``start`` on. ``out`` is the transposed result. ``view`` expresses
     ``out``, without its axes of size one, as a view of the array.
@@ -35,7 +35,8 @@ class SiblingPart(NamedTuple):
 
 
 class SiblingFamily(NamedTuple):
-    """All parts of a value along an axis, and one part that has the most common permutation."""
+    """All parts (`SiblingPart`) of a value along ``axis``. ``common`` is a part that has the most
+    common permutation."""
 
     parts: list[SiblingPart]
     common: SiblingPart
@@ -45,7 +46,8 @@ class SiblingFamily(NamedTuple):
 def share_transposes(graph: Graph) -> bool:
     """Transpose the equal parts of each value together, in place.
 
-    Return True if there were any. Only the main graph is searched, not its bodies.
+    A part is a slice, for example the queries in a product of queries, keys and values. Return True
+    if the graph changed. Only the main graph is searched, not its bodies.
     """
     uses = graph.uses()
     # This is done only in the main graph, because the nodes of a body may also read values from
@@ -74,12 +76,11 @@ def share_transposes(graph: Graph) -> bool:
 
 
 def _match_sibling(node: Node, axis: int, uses: dict[int, list[Node | None]]) -> SiblingPart | None:
-    """Match a slice whose result is reshaped once or not at all, and then transposed.
+    """Match a slice that is reshaped at most once and then transposed, and return it as a part.
 
-    Return the slice as a part of the sliced value, with the transposed result as a view of that
-    value. Return None if the slice or its reshape is read by several nodes or by one of another
-    operation, if the start of the slice is no multiple of its size, or if no view expresses the
-    result.
+    Return None if the slice or its reshape is read by several nodes or by one of another operation,
+    if the start of the slice is no multiple of its size, or if the result is no view of the sliced
+    value.
 
     Arguments:
         node: the slice.
@@ -113,10 +114,14 @@ def _only_use(node: Node, uses: dict[int, list[Node | None]]) -> Node | None:
 
 
 def _match_family(slices: list[SiblingPart | None], axis: int) -> SiblingFamily | None:
-    """Return the family of all slices of a value along an axis.
+    """Return the parts of a value along an axis as a family.
 
     Return None if a slice was not matched (None), if the parts do not cover the axis or are
     reshaped differently, or if no two have the same permutation.
+
+    Arguments:
+        slices: all slices of the value along the axis, as parts.
+        axis: the axis.
     """
     parts = [p for p in slices if p is not None]
     if len(parts) < len(slices) or len(parts) < 2:
@@ -132,10 +137,10 @@ def _match_family(slices: list[SiblingPart | None], axis: int) -> SiblingFamily 
 
 
 def _permutation_between(groups: tuple[Group, ...], target_groups: tuple[Group, ...]) -> list[int]:
-    """Return the permutation that transposes a value with the axes ``groups`` to the axes
-    ``target_groups``.
+    """Return the permutation from the axes ``groups`` to the axes ``target_groups``.
 
-    Both have the same groups in another order.
+    Each axis is given by the factors that a view has along it. Both arguments have the same axes in
+    another order.
     """
     remaining = list(enumerate(groups))
     return [
@@ -145,7 +150,7 @@ def _permutation_between(groups: tuple[Group, ...], target_groups: tuple[Group, 
 
 
 def _transpose_family(editor: Editor, family: SiblingFamily) -> Value:
-    """Emit one value with all parts of a family, transposed, along a new first axis, and return it.
+    """Emit and return one value that has all parts of a family, transposed, along a new first axis.
 
     The parts have the order of their starts, and the permutation of ``family.common``.
     """

@@ -44,18 +44,22 @@ def bounds_rules(graph: Graph, strict: bool, notes: dict[str, list[Node]]) -> di
     """Return the rules that bring the indices of gathers, scatters and dynamic slices within
     bounds.
 
-    ``graph`` is the graph to which they will be applied. The rules keep a gather or scatter with
-    the mode ``promise_in_bounds`` if its promise is accepted. If it is accepted without a proof,
-    they add the node to ``notes``, the nodes for the report by the sentence that describes them. In
-    a ``strict`` conversion no promise is accepted without a proof.
+    A gather or scatter with the mode ``promise_in_bounds`` is kept if this promise is accepted. In
+    a strict conversion it is accepted only with a proof.
+
+    Arguments:
+        graph: the graph to which the rules will be applied.
+        strict: whether the conversion is strict.
+        notes: the nodes for the report, by the sentence that describes them. A node is added if its
+            promise is accepted without a proof.
     """
     doubts = unreliable_promises(graph) if not strict else None
 
     def accepts_promise(
         node: Node, axes: tuple[int, ...], limits: list[Dim], window: Shape
     ) -> bool:
-        """Return True if the promise of a node is known to be kept, or is accepted without a
-        proof."""
+        """Return True if the indices of a node are known to be within bounds, or if its promise is
+        accepted without a proof."""
         if _has_wide_windows(window, axes):
             return False
         is_kept = _is_promise_kept(node.inputs[1], limits)
@@ -76,8 +80,8 @@ def _legalize_gather(node: Node, editor: Editor, accepts_promise: PromiseTest) -
     """Return a gather whose indices are within bounds.
 
     Indices are clamped. In the mode ``fill_or_drop``, slices whose index was out of bounds become
-    the fill value. Return None, so that the gather is kept, if its promise of bounds is accepted by
-    ``accepts_promise``.
+    the fill value. Return None, so that the gather is kept, if ``accepts_promise`` accepts its mode
+    ``promise_in_bounds``.
     """
     x, indices = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
@@ -111,7 +115,7 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
 
     In the mode ``clip`` indices are clamped. In the other modes windows out of bounds are dropped:
     they are written to appended rows, which are cut off again. Return None, so that the scatter is
-    kept, if its promise of bounds is accepted by ``accepts_promise``.
+    kept, if ``accepts_promise`` accepts its mode ``promise_in_bounds``.
     """
     x, indices, updates = node.inputs
     numbers, mode = node.params["dimension_numbers"], Mode.from_any(node.params["mode"])
@@ -135,8 +139,11 @@ def _legalize_scatter(node: Node, editor: Editor, accepts_promise: PromiseTest) 
 
 
 def _replace_out_of_bounds(editor: Editor, indices: Value, clamped: Value, end: Dim) -> Value:
-    """Return the clamped index vectors, with ``end`` as first component where clamping changed the
-    vector."""
+    """Return the clamped index vectors, with ``end`` in place of the first component of changed
+    vectors.
+
+    A vector is changed if clamping changed one of its components.
+    """
     last = clamped.rank - 1
     first, *other_components = (
         editor.slice(clamped, last, i, i + 1) for i in range(clamped.shape[last])
@@ -157,7 +164,7 @@ def _replace_out_of_bounds(editor: Editor, indices: Value, clamped: Value, end: 
 def _nonzero_components(
     editor: Editor, indices: Value, limits: list[Dim], axes: tuple[int, ...]
 ) -> tuple[Value, list[Dim], tuple[int, ...]]:
-    """Return the components of index vectors that can be other than zero, with their limits and
+    """Return the components of index vectors that may be other than zero, with their limits and
     axes.
 
     A component is always zero if the window is as long as its axis. At least one component remains.
@@ -190,8 +197,14 @@ def _clamp_indices(editor: Editor, indices: Value, limits: list[Dim]) -> Value:
 
 
 def _is_promise_kept(indices: Value, limits: list[Dim]) -> bool:
-    """Return True if all indices are known to be from 0 to ``limits``, by their constant values or
-    by their range."""
+    """Return True if all indices are known to be within bounds, as ``promise_in_bounds`` says.
+
+    They are known if they are constants or have a known range. Return False if nothing is known.
+
+    Arguments:
+        indices: the index vectors.
+        limits: the largest valid index of each component. Without limits the promise is kept.
+    """
     if not limits or indices.kind == "const" or not dims.all_static(limits):
         return not limits or _are_known_in_bounds(indices, limits)
     return known_range(indices).within(0, min(limits))
@@ -237,8 +250,8 @@ def _are_unchanged(editor: Editor, indices: Value, clamped: Value) -> Value:
 
 
 def _legalize_dynamic_slice(node: Node, editor: Editor) -> Value | None:
-    """Rewrite a dynamic slice with constant starts as a slice, and a dynamic slice of a single
-    entry as a take.
+    """Rewrite a dynamic slice as a slice if its starts are constant, or as a take if it has a
+    single entry.
 
     Starts are clamped so that the slice is within the operand. Return None for other dynamic
     slices, or if the operand has a named size.
@@ -257,10 +270,9 @@ def _legalize_dynamic_slice(node: Node, editor: Editor) -> Value | None:
 
 
 def _take_entry(node: Node, editor: Editor) -> Value | None:
-    """Rewrite a dynamic slice as a take if it has one entry along one axis and all entries along
-    the other axes.
+    """Rewrite a dynamic slice of one entry along one axis as a take.
 
-    Return None for other dynamic slices.
+    It must have all entries along the other axes. Return None for other dynamic slices.
     """
     x, *starts = node.inputs
     partial_axes = [i for i, size in enumerate(node.params["slice_sizes"]) if size != x.shape[i]]

@@ -214,11 +214,16 @@ def deviations(target: Target) -> dict[Op, Deviation]:
 
 
 def deviation_rules(strict: bool, notes: dict[str, list[Node]], target: Target) -> dict[Op, Rule]:
-    """Return rules for the operations whose ONNX operators may deviate from JAX, for a target.
+    """Return rules for the operations whose ONNX operators may deviate from JAX.
 
-    A rule keeps nodes that the deviation does not affect. In a ``strict`` conversion it rewrites an
+    A rule keeps nodes that the deviation does not affect. In a strict conversion it rewrites an
     affected node in a form without the deviation, if there is one. Otherwise it keeps the node and
-    adds it to ``notes``, by the sentence for the report.
+    adds it to ``notes``.
+
+    Arguments:
+        strict: whether the conversion is strict.
+        notes: the affected nodes, by the sentence for the report.
+        target: the target, whose quirks may add deviations.
     """
     table = deviations(target)
 
@@ -268,8 +273,8 @@ def _saturate_conversion(node: Node, editor: Editor) -> Value | None:
 
 
 def _nearest_float(number: int, dtype: Any) -> Value:
-    """Return, as a constant, the float of this dtype that is nearest to an integer but not larger
-    in absolute value."""
+    """Return a constant: the nearest float of this dtype that is not larger than an integer in
+    absolute value."""
     with np.errstate(over="ignore"):
         number_as_float = np.asarray(number).astype(np.float64).astype(dtype)
     if not np.isfinite(number_as_float) or abs(int(number_as_float)) > abs(number):
@@ -295,10 +300,10 @@ def _remainder_by_zero(node: Node, editor: Editor) -> Value | None:
 
 
 def _replace_zero_divisor(node: Node, editor: Editor, result: Value) -> Value | None:
-    """Return the node's result, with ``result`` where the divisor is zero. The operator divides by
-    one there.
+    """Return the result of a division or remainder, with ``result`` where the divisor is zero.
 
-    Return None for floats, or if the divisor is known not to be zero.
+    The operator divides by one there. Return None for floats, or if the divisor is known not to be
+    zero.
     """
     x, y = node.inputs
     if not is_integer(x.dtype) or known_range(y).misses(0):

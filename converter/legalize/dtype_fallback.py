@@ -57,11 +57,10 @@ def _has_bfloat16(node: Node) -> bool:
 def _compute_bfloat16_in_float(
     node: Node, editor: Editor, missing: MissingKernel, other: Rule | None
 ) -> Any:
-    """Return the results of a node with bfloat16, computed in a wider float and rounded once, as
-    XLA does on CPUs.
+    """Return the results of a node with bfloat16, computed in a wider float and rounded once.
 
-    ``missing`` names the wider float. A node without bfloat16 is rewritten by the rule ``other``,
-    or kept if that is None.
+    XLA does the same on CPUs. ``missing`` names the wider float. A node without bfloat16 is
+    rewritten by the rule ``other``, or kept if that is None.
     """
     if _has_bfloat16(node):
         return _compute_in_wider_dtype(node, editor, BFLOAT16, missing)

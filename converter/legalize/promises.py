@@ -1,6 +1,7 @@
-"""Find gathers and scatters whose promise of bounds the program itself does not rely on.
+"""Find gathers and scatters that promise indices within bounds, although the program itself guards
+against other indices.
 
-The promise of a gather or scatter is doubted
+A promise is ``mode="promise_in_bounds"``, which JAX sets for plain indexing. It is doubted
 
 - if a selection, or a product with zeros and ones, excludes some elements of the gathered value,
 - if this happens later, after products and norms, by a mask that tests the indices against bounds:
@@ -39,11 +40,13 @@ ELEMENTWISE_OPS = frozenset(
 
 
 def unreliable_promises(graph: Graph) -> set[int]:
-    """Return the ids of the gathers and scatters of a graph, also in bodies, whose promise of
-    bounds the program itself does not rely on.
+    """Return the ids of the gather and scatter nodes, also those in nested bodies, that promise
+    indices within bounds although the program itself guards against indices out of bounds.
 
-    The program shows this if it excludes some of the elements by a mask, or if it uses the same
-    indices elsewhere without a promise. The cases are listed at the top of this module.
+    A promise is ``mode="promise_in_bounds"``. The program guards against such indices if it masks
+    some of the gathered or scattered elements, or if another gather or scatter uses the same
+    indices without a promise. The cases are listed at the top of this module. The ids are those of
+    Python's ``id``.
     """
     nodes = [n for n in graph.walk() if n.op is ops.gather or n.op in ops.SCATTERS]
     promises = [n for n in nodes if _has_promise(n)]
@@ -92,8 +95,8 @@ def index_roots(indices: Value, body_operands: Mapping[int, Value]) -> set[int]:
 def _index_sources(value: Value) -> list[Value]:
     """Return the operands that an index is copied from, or none if it is computed.
 
-    Of the selection ``where(i < 0, i + n, i)`` this is ``i``: the case that another case is
-    computed from. Constants and iotas in a concatenation are left out.
+    Of the selection ``where(i < 0, i + n, i)`` this is ``i``, the case from which another case is
+    computed. Constants and iotas in a concatenation are left out.
     """
     node = value.node
     if node is None:
@@ -112,10 +115,10 @@ def _index_sources(value: Value) -> list[Value]:
 def _find_gathers_masked_by_tests(
     gathers: Sequence[Node], graph: Graph, body_operands: Mapping[int, Value]
 ) -> set[int]:
-    """Return the ids of those ``gathers`` from whose result, or values computed from it, a mask
-    excludes elements out of bounds.
+    """Return the ids of the gathers whose elements out of bounds a mask excludes.
 
-    The mask must test the indices of the gather against bounds (`_tests_bounds`).
+    The mask may be applied to the result of the gather, or to a value that is computed from it. It
+    must test the indices of the gather against bounds (`_tests_bounds`).
     """
     masked_ids: set[int] = set()
     nodes = graph.walk() if gathers else ()
@@ -133,8 +136,8 @@ def _find_gathers_masked_by_tests(
 
 
 def _tests_bounds(mask: Value, gather: Node, body_operands: Mapping[int, Value]) -> bool:
-    """Return True if a mask is computed from a comparison that separates the out-of-bounds indices
-    of a gather from its others."""
+    """Return True if a mask is computed from a comparison that separates the indices of a gather
+    that are out of bounds from its other indices."""
     roots, (_, limits) = index_roots(gather.inputs[1], body_operands), find_indexed_axes(gather)
     compared = [
         v
@@ -151,8 +154,8 @@ def _tests_index(
 ) -> bool:
     """Return True if a comparison may separate indices out of bounds from others.
 
-    One side must be an index: its root is in ``roots``. A test for equality with a number from 0 to
-    ``limits`` does not count, because it finds an index within bounds.
+    One operand must be an index: its root is in ``roots``. A test for equality with a number from 0
+    to ``limits`` does not count, because it finds an index within bounds.
     """
     for index, other in (node.inputs, node.inputs[::-1]):
         if index_roots(index, body_operands) & roots:
@@ -236,7 +239,7 @@ def masked_values(graph: Graph) -> set[int]:
 
 
 def _masked_operands(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Yield pairs of a mask and an operand of which it may exclude elements.
+    """Yield pairs of a mask and an operand from which the mask may exclude elements.
 
     A mask is the condition of a selection, or a factor of a product that is from 0 to 1 and may be
     0. The operand is a case of the selection, or the other factor.
@@ -256,20 +259,21 @@ def _multiplied_operands(node: Node) -> Iterator[tuple[Value, Value]]:
 
 
 def _contraction_operands(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Yield the pairs of `_multiplied_operands` if the node is a contraction, else none.
+    """Yield pairs of a mask and an operand if the node is a contraction, else none.
 
-    A mask excludes elements there too, because the sums ignore products with zero.
+    The mask is a factor that is from 0 to 1 and may be 0. It excludes elements of the other factor,
+    because the sums ignore products with zero.
     """
     if node.op is ops.einsum:
         yield from _multiplied_operands(node)
 
 
 def _excludable_cases(cases: list[Value]) -> Iterator[Value]:
-    """Yield the cases of a selection, but not the two cases ``i + n`` and ``i`` of ``where(i < 0, i
-    + n, i)``.
+    """Yield the cases of a selection. The cases ``i + n`` and ``i`` of ``where(i < 0, i + n, i)``
+    are left out.
 
-    If a case is computed from another case, neither is yielded, but the other operands of that
-    computation (here ``n``).
+    If a case is computed from another case, neither of them is yielded, but the other operands of
+    that computation (here ``n``).
     """
     read = [{id(v) for v in (case.node.inputs if case.node is not None else ())} for case in cases]
     base_cases = {id(case) for case in cases if any(id(case) in ids for ids in read)}

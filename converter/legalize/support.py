@@ -37,10 +37,10 @@ def _rewrite_form(
 
 
 def refuse_misfits(graph: Graph, target: Target, opset: int) -> None:
-    """Set `Node.refusal_reason` on each node whose form the target does not run at this opset, also
-    in bodies.
+    """Set `Node.refusal_reason` on each node whose form the target does not run at this opset.
 
-    The text says why. Lowering such a node raises an error with this text.
+    A form is the dtype, the rank and the parameters of a node. Nodes in bodies are included.
+    Lowering such a node raises an error with this reason.
     """
     for node in graph.walk():
         form = target.forms.get(node.op)

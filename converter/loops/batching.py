@@ -40,11 +40,16 @@ def is_batchable(node: Node, length: int) -> bool:
 def batch_nodes(
     nodes: Sequence[Node], results: Sequence[Value], full_arrays: dict[int, Value], editor: Editor
 ) -> list[Value]:
-    """Append nodes of a step, batched over all steps, and return the batched results.
+    """Append the nodes of a step, batched over all steps, and return the batched results.
 
-    ``nodes`` are not changed. ``results`` are the values of a step whose batches are returned, in
-    this order; they have a new first axis. ``full_arrays`` contains the arrays of all steps, by the
-    id of the value that a step reads. Other operands are the same in all steps.
+    A batched value has the values of all steps along a new first axis.
+
+    Arguments:
+        nodes: the nodes of a step. They are not changed.
+        results: the values of a step whose batches are returned, in this order.
+        full_arrays: the arrays of all steps, by the id of the value that a step reads. Other
+            operands are the same in all steps.
+        editor: gets the new nodes.
     """
     result_ids = {id(v) for n in nodes for v in n.outputs}
     read = {id(v): v for n in nodes for v in n.operands() if v.kind != "const"}
@@ -69,9 +74,10 @@ def _trace_function(
 
 
 def batch_stateless_nodes(scan: Scan, editor: Editor) -> bool:
-    """Batch nodes that depend on scanned arrays but on no state, before the loop.
+    """Batch the nodes that depend on scanned arrays but on no state, before the loop.
 
-    Return True if there were any and the change pays off.
+    Return True if the loop changed. It does not if there are no such nodes, or if the change does
+    not pay off.
     """
     return batch_before_loop(scan, _select_stateless(scan), editor)
 
@@ -79,9 +85,9 @@ def batch_stateless_nodes(scan: Scan, editor: Editor) -> bool:
 def batch_before_loop(scan: Scan, nodes: Sequence[Node], editor: Editor) -> bool:
     """Batch nodes before the loop, and let the loop scan their results.
 
-    The scan is changed in place. It is unchanged, and the result is False, if the steps would gain
-    more scanned arrays than they lose nodes and scanned arrays, if there are no nodes, or if
-    nothing reads their results.
+    The scan is changed in place. Return False, and change nothing, if there are no nodes, if
+    nothing reads their results, or if the steps would gain more scanned arrays than they lose nodes
+    and scanned arrays.
     """
     results = {id(v): v for n in nodes for v in n.outputs}
     remaining = [node for node in scan.nodes if node not in nodes]
@@ -145,9 +151,9 @@ def _select_stateless(scan: Scan) -> list[Node]:
 
 
 def _keep_last_broadcasts(scan: Scan, nodes: list[Node]) -> list[Node]:
-    """Return the nodes without broadcasts that only the steps read.
+    """Return the nodes without the broadcasts that only the remaining nodes of a step read.
 
-    Such a broadcast stays in the step, where the operation that reads it may broadcast implicitly.
+    Such a broadcast stays in the step. The operation that reads it may broadcast implicitly there.
     """
     kept_nodes, read = list[Node](), {id(s.inner) for s in scan.stacked}
     for node in reversed(nodes):
@@ -161,8 +167,8 @@ def defer_results(scan: Scan, editor: Editor) -> bool:
     """Defer nodes that no state depends on until after the loop.
 
     They are removed from the step and recorded in ``scan.deferred``, for `emit_deferred`. The loop
-    returns the values of all steps that they read. Return True if there were any and the change
-    pays off.
+    returns the values of all steps that they read. Return True if the loop changed. It does not if
+    there are no such nodes, or if the change does not pay off.
     """
     needed_ids = scan.source_ids(c.after for c in scan.carries)
     for node in reversed(scan.nodes):
@@ -192,11 +198,15 @@ def _is_worthwhile(
 ) -> bool:
     """Return True if deferring nodes pays off.
 
-    ``missing`` are values that each step has to return for that, ``results`` the results that the
-    nodes compute and that the loop no longer returns. ``len(missing) - len(results)`` must be less
-    than the number of nodes. The arrays of ``missing`` together may take `MAX_BATCH_BYTES` / 16, or
-    twice the bytes of the results. Each of them must be small (`is_small_batch`). ``length`` is the
-    number of steps.
+    ``len(missing) - len(results)`` must be less than the number of nodes. The arrays of ``missing``
+    together may take `MAX_BATCH_BYTES` / 16, or twice the bytes of the results. Each of them must
+    be small (`is_small_batch`).
+
+    Arguments:
+        missing: the values that each step has to return for the nodes.
+        results: the results that the nodes compute and that the loop no longer returns.
+        nodes: the nodes.
+        length: the number of steps.
     """
     if len(missing) - len(results) >= len(nodes) or not all(
         is_small_batch(v, length) for v in missing

@@ -14,8 +14,10 @@ from converter.ir.scalars import scalar
 
 
 def bound_states(graph: Graph) -> bool:
-    """Set ``known_bounds``, the range of numbers, of integer inputs of loop bodies. Return True if
-    any range is new."""
+    """Set the known bounds of integer inputs of loop bodies. Return True if any of them are new.
+
+    They are `Value.known_bounds`, the least and the largest number.
+    """
     return any([_bound_node(node) for node in graph.walk() if node.op in (ops.scan, ops.while_)])
 
 
@@ -32,10 +34,10 @@ def _bound_node(node: Node) -> bool:
 
 
 def _set_known_bounds(value: Value, interval: Range) -> bool:
-    """Set the range of a value to an interval, cut to the limits of its dtype. An earlier range is
-    replaced.
+    """Set the range of a value to an interval, cut to the limits of its dtype. Return True if it is
+    new.
 
-    The value is unchanged, and the result is False, if the new range is empty, is that of the
+    An earlier range is replaced. The value is unchanged if the new range is empty, is that of the
     dtype, or is equal to the earlier range.
     """
     dtype_low, dtype_high = lowest(value.dtype), highest(value.dtype)
@@ -63,9 +65,9 @@ def _scan_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
 def _while_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
     """Yield the inputs of a while loop's condition and body with their ranges.
 
-    In the body, the condition holds. If a state is incremented by one in each step and the
-    condition limits it, it is at least its initial value. In the condition, only the range of such
-    a state is known: it may exceed the limit by one.
+    In the body, the condition holds. A state that is incremented by one in each step, and that the
+    condition limits, is at least its initial value. In the condition, only the range of such a
+    state is known: it may exceed the limit by one.
     """
     cond, body = node.bodies["cond"], node.bodies["body"]
     tests = list(_conjuncts(cond.outputs[0]))

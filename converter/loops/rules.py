@@ -66,7 +66,7 @@ def _increment(carry: Carry) -> float | None:
 
 
 def needs_loop(scan: Scan, editor: Editor) -> bool:
-    """Return True if a result that is read may depend on a state that changes and is not a counter.
+    """Return True if a result that is read may depend on a changing state that is not a counter.
 
     Return True for every loop of more than `MAX_CONSTANT_STEPS` steps.
     """
@@ -80,9 +80,10 @@ def needs_loop(scan: Scan, editor: Editor) -> bool:
 
 
 def drop_states(scan: Scan, editor: Editor) -> bool:
-    """Remove states that do not change, and states on which no result that is read depends.
+    """Remove states that do not change, and states that no result needs. Return True if there were
+    any.
 
-    Return True if there were any.
+    A result counts only if it is read.
     """
     constant_states = [c for c in scan.carries if c.after is c.inner]
     for carry in constant_states:
@@ -123,11 +124,11 @@ loop."""
 
 
 def unroll_scan(node: Node, editor: Editor, is_nested: bool) -> Sequence[Value] | None:
-    """Return the results of a short scan whose steps are emitted one after the other, or None.
+    """Return the results of a short scan whose steps are emitted one after the other.
 
-    The body must have no nodes with bodies. The steps together must have at most
-    `MAX_UNROLLED_NODES` nodes, or `MAX_NESTED_NODES` if the scan is inside of another loop
-    (``is_nested``). Slices of scanned arrays and stacked results count as nodes.
+    Return None if the body has nodes with bodies, or if the steps together have more than
+    `MAX_UNROLLED_NODES` nodes. The limit is `MAX_NESTED_NODES` if the scan is inside of another
+    loop (``is_nested``). Slices of scanned arrays and stacked results count as nodes.
     """
     scan, body = Scan.from_node(node, editor), node.bodies["body"]
     if scan is None or any(n.bodies for n in body.nodes):
@@ -157,7 +158,7 @@ def _step_order(scan: Scan) -> Sequence[int]:
 
 
 def _split_values(values: list[Value], count: int) -> tuple[list[Value], list[Value]]:
-    """Return the results of a step as states, the first ``count`` of them, and other results."""
+    """Return the first ``count`` results of a step, which are its states, and the other results."""
     return values[:count], values[count:]
 
 
@@ -202,7 +203,7 @@ def _rewrite_scan(scan: Scan, node: Node, editor: Editor) -> Sequence[Value]:
 
 
 def _batch_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
-    """Return the results of a scan without states as one batch.
+    """Return the results of a scan without states, computed for all steps at once.
 
     States that are counters or do not change are allowed. Return None if the scan has other states
     (`needs_loop`), or nodes that cannot be batched.

@@ -102,8 +102,10 @@ class Scan:
         )
 
     def replace(self, original: Value, new: Value) -> None:
-        """Replace a value by another where nodes of a step read it, and where it is a next state or
-        a stacked value."""
+        """Replace a value by another where a step reads it.
+
+        Readers are the nodes, the next states and the stacked values.
+        """
 
         def resolve(value: Value) -> Value:
             return new if value is original else value
@@ -140,8 +142,10 @@ class Scan:
         return {id(v) for v in (*body_outputs, *(v for n in self.nodes for v in n.operands()))}
 
     def drop_dead(self) -> None:
-        """Remove nodes whose results are not read, and scanned arrays whose entry is not read.
-        States and stacked results stay."""
+        """Remove nodes without readers, and scanned arrays whose entry is not read.
+
+        States and stacked results stay.
+        """
         live = self.source_ids([*(c.after for c in self.carries), *(s.inner for s in self.stacked)])
         self.nodes = [n for n in self.nodes if any(id(v) in live for v in n.outputs)]
         read = self.read_ids()

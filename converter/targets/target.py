@@ -53,14 +53,15 @@ class MissingKernel:
 
 
 def widen_value(editor: Editor, x: Value, dtype: Any, shifted: bool) -> Value:
-    """Return a value converted to a wider dtype.
+    """Convert a value to a dtype for which the runtime has a kernel, and return the result.
 
     Arguments:
         editor: gets the nodes of the conversion.
         x: the value.
-        dtype: the dtype to convert to.
-        shifted: True to subtract 2**63 after the conversion, so that the order of numbers is kept.
-            It is used only for a conversion from uint64 to int64.
+        dtype: the dtype to convert to. It is wider than that of the value, except that uint64 may
+            become int64.
+        shifted: True to subtract 2**63 after a conversion from uint64 to int64, which wraps around.
+            The results then have the same order as the original numbers.
     """
     widened = editor.convert(x, dtype)
     return editor.binary(ops.add, widened, const(LOWEST_INT64, np.int64)) if shifted else widened

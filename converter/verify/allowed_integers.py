@@ -128,7 +128,7 @@ def _unbounded_indices(node: Node) -> Iterator[tuple[Value, list[Dim]]]:
 
 
 def _promises_in_bounds(node: Node) -> bool:
-    """Return True if a gather or scatter declares that its indices are within bounds."""
+    """Return True if a gather or scatter has the mode ``promise_in_bounds``."""
     mode = lax.GatherScatterMode.from_any(node.params["mode"])
     return mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
 

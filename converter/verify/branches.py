@@ -79,7 +79,8 @@ class Observation:
 class Probe:
     """Evaluator that observes which sides of a traced graph a set of inputs takes.
 
-    It evaluates only the part of the graph that decides which sides are taken.
+    A side is one of the ways that control flow or an index can take at a node. Only the part of the
+    graph that decides about sides is evaluated.
 
     Arguments:
         graph: the graph as it was traced. The ranges of loop states are written into it.
@@ -106,8 +107,7 @@ class Probe:
         self.comparisons = {id(node): i for i, node in enumerate(compared)}
 
     def _add_sides(self, node: Node, flow: Flow) -> None:
-        """Record the possible sides of a node, and whether it promises that its indices are within
-        bounds.
+        """Record the possible sides of a node, and whether it has the mode ``promise_in_bounds``.
 
         No sides are recorded if the operation has none, if they do not depend on an input, or if
         fewer than ``SideKind.min_sides`` of them are possible.
@@ -223,10 +223,11 @@ class _Evaluation:
         self._sizes = sizes
 
     def apply(self, node: Node, args: Sequence[Any], sizes: named_sizes.Sizes) -> list[Any]:
-        """Return the results of a node without bodies for the arrays ``args``, and record the sides
-        that it takes.
+        """Evaluate a node without bodies on the arrays ``args``, and record the sides that it
+        takes.
 
-        A node whose results nothing reads is not evaluated and has None as each result.
+        Return the list of its results. A node without readers is not evaluated, and each of its
+        results is None.
 
         Raises:
             _StepLimitExceeded: more than ``MAX_STEPS`` nodes were evaluated.

@@ -67,25 +67,28 @@ def check(
         fn: the function that is called with the inputs. The leaves of its result are compared with
             the outputs of the model in order.
         inputs: arrays as the function takes them, or pytrees of them. Without inputs, ``model`` has
-            to be an export, and several samples are drawn: normal, repeated, zero and large
-            numbers, indices within bounds, and the extremes of named dimensions for which an
-            evaluation takes at most 4 GiB. A small function gets at least 32 samples. If the
-            program has branches, loops or index bounds, up to 256 further inputs are tried. An
-            input is also used as a sample if it is the first one that takes a branch, a number of
-            loop iterations or a side of a bound. After four samples with wrong elements, the other
-            samples are not compared at this optimization level.
+            to be an export, and samples are drawn (see below).
         seed: seed of the inputs that are drawn.
         accept_open: names of outputs whose open elements are accepted. Unknown names are ignored.
+
+    Drawn samples:
+        Several samples are drawn: normal, repeated, zero and large numbers, indices within bounds,
+        and the extremes of named dimensions for which an evaluation takes at most 4 GiB. A small
+        function gets at least 32 samples. If the program has branches, loops or index bounds, up to
+        256 more inputs are tried. Those that are the first to take a branch, a number of loop
+        iterations or a side of a bound become samples. After four samples with wrong elements, the
+        other samples are not compared at this optimization level.
 
     Returns:
         The verdict: a dictionary from output names to the largest errors, with ``passed``,
         ``differences`` and ``elements``. Its ``untaken`` contains a sentence for each branch,
-        number of loop iterations and index bound that no sample reached.
+        number of loop iterations and side of an index bound that no sample reached.
 
     Raises:
-        CheckError: the inputs or outputs do not fit the model, JAX cannot evaluate the function,
-            ONNX Runtime cannot run the model, or the model does not pass and a second call of the
-            function on the same inputs returns other numbers.
+        CheckError: the inputs or outputs do not fit the model, there are no inputs and ``model`` is
+            not an export, JAX cannot evaluate the function, or ONNX Runtime cannot run the model.
+            Also if the model does not pass, and the function returns other numbers when it is
+            called again on the same inputs. A model that merely does not pass raises no error.
     """
     cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())
@@ -111,8 +114,7 @@ def draw_cases(
     seed: int = 0,
     accept_open: Collection[str] = (),
 ) -> tuple[list[Case], Coverage]:
-    """Return the samples on which a model is verified, with the outputs of JAX for them, and their
-    coverage.
+    """Return the samples on which a model is verified, and their coverage.
 
     Arguments:
         model: an export, an onnx_ir model, a path, or a session.
@@ -123,8 +125,8 @@ def draw_cases(
         accept_open: names of outputs whose open elements are accepted.
 
     Returns:
-        The cases to compare, and the branches, numbers of loop iterations and index bounds of the
-        program with whether a sample took them.
+        The cases to compare, with the outputs of JAX. The coverage says for each branch, number of
+        loop iterations and side of an index bound whether a sample took it.
 
     Raises:
         CheckError: the inputs do not fit the model, JAX cannot evaluate the function, or there are
@@ -187,8 +189,7 @@ def _compile_if_traceable(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_impure(case: Case) -> None:
-    """Raise `CheckError` if the outputs of a second call of the function on the inputs of a sample
-    are different.
+    """Raise `CheckError` if the function returns other outputs when it is called again on a sample.
 
     The bytes of the outputs are compared, so that a change in the last place is also found.
     """
@@ -204,8 +205,7 @@ def _refuse_impure(case: Case) -> None:
 
 @contextmanager
 def _translate_evaluation_errors(name: str, inputs: Sequence[Any]) -> Iterator[None]:
-    """Raise `CheckError` in place of an error of XLA or a ``MemoryError`` that the body of the
-    ``with`` statement raises.
+    """Raise `CheckError` in place of an error of XLA or a ``MemoryError`` in the ``with`` block.
 
     Arguments:
         name: name of the sample, used in the message.
@@ -379,16 +379,14 @@ def _to_jax_precision(expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _trace_reference(
     model: Model, fn: Callable[..., Any], inputs: Sequence[Any]
 ) -> tuple[Graph | None, PerturbedEvaluation | None]:
-    """Return the traced graph that a model is compared with, and the estimate of its rounding
-    errors.
+    """Return the traced graph with which a model is compared, and its perturbed evaluations.
 
     An export is compared with the graph that it was traced from; ``fn`` and ``inputs`` are not
     used. Another model is compared with ``fn``, traced for these inputs.
 
-    Returns:
-        The graph, and its perturbed evaluations. The graph is None if JAX cannot trace the
-        function. The evaluations are None if there is no graph, if a parameter of an export has no
-        value, or if the function of another model does not use its inputs.
+    Perturbed evaluations estimate rounding errors. The graph is None if JAX cannot trace the
+    function. The evaluations are None if there is no graph, if a parameter of an export has no
+    value, or if the function of another model does not use its inputs.
     """
     if isinstance(model, Export):
         traced = model.retrace()

@@ -395,7 +395,8 @@ def _is_reachable(
 
 
 def _is_plausible_near_pole(actual: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
-    """Return a mask of the results of the file that are plausible where JAX has infinity.
+    """Return a mask of the elements at which the result of the file is plausible where JAX has
+    infinity.
 
     A result is plausible if it is not finite, or if ``1 + SPREAD_FACTOR`` times its magnitude is at
     least the smallest magnitude of a finite evaluation. Near a pole, rounding errors change the
@@ -406,8 +407,10 @@ def _is_plausible_near_pole(actual: np.ndarray, evaluations: np.ndarray) -> np.n
 
 
 def _have_same_class(first_array: np.ndarray, second_array: np.ndarray) -> np.ndarray:
-    """Return a mask of the elements that are finite in both arrays, the same infinity in both, or
-    NaN in both."""
+    """Return a mask of the elements of the same class in both arrays.
+
+    The classes are finite numbers, each infinity, and NaN.
+    """
     are_finite = np.isfinite(first_array) & np.isfinite(second_array)
     return np.asarray(
         are_finite

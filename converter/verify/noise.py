@@ -128,11 +128,11 @@ class PerturbedEvaluation:
 
     @cached_property
     def _divided_sums(self) -> frozenset[Node]:
-        """The nodes of the graph that compute a sum which is divided, directly or after reshapes
-        and broadcasts.
+        """The nodes that compute a sum which is then divided.
 
-        A runtime may divide the terms before it adds them, as the norms of ONNX Runtime do. The
-        result of such a sum is therefore perturbed even if all of its terms have few digits.
+        Reshapes and broadcasts may come before the division. A runtime may divide the terms before
+        it adds them, as the norms of ONNX Runtime do. The result of such a sum is therefore
+        perturbed even if all of its terms have few digits.
         """
         divisions = (node for node in all_nodes(self._graph) if node.op is ops.div)
         dividends = [n.inputs[0].node for n in divisions]
@@ -151,11 +151,11 @@ class PerturbedEvaluation:
 
     @cached_property
     def _run(self) -> Callable[..., tuple[list[Any], Any]]:
-        """The function that evaluates the graph from inputs, parameters, pool of random numbers and
-        limit of iterations.
+        """The function that evaluates the graph.
 
-        It returns the outputs, and the largest number of iterations of any loop. It is compiled
-        only if the graph has loops.
+        Its arguments are the inputs, the parameters, the pool of random numbers and the limit of
+        iterations. It returns the outputs, and the largest number of iterations of any loop. It is
+        compiled only if the graph has loops.
         """
         graph = self._graph
 
@@ -191,10 +191,11 @@ class PerturbedEvaluation:
         return PerturbedEvaluation(lambda: graph)
 
     def evaluate_exact(self, args: Sequence[Any]) -> UnperturbedResult:
-        """Return the outputs for the inputs ``args`` without perturbations.
+        """Evaluate the graph for the inputs ``args`` without perturbations.
 
-        The limit of iterations in the result is ``ITERATION_FACTOR`` times the iterations of the
-        longest loop, plus ``EXTRA_ITERATIONS``.
+        The result contains the outputs, and the limit of iterations for perturbed evaluations on
+        the same inputs. The limit is ``ITERATION_FACTOR`` times the iterations of the longest loop,
+        plus ``EXTRA_ITERATIONS``.
         """
         outputs, iterations = self._evaluate(args, 0, ENDLESS)
         max_iterations = min(ITERATION_FACTOR * iterations + EXTRA_ITERATIONS, ENDLESS)
@@ -598,10 +599,10 @@ def _add_displacement(
 
 
 def _read_triangle_mask(node: Node, shape: tuple[int, int]) -> np.ndarray:
-    """Return the mask of the elements of a triangular operand that a node reads, for matrices of
-    this shape.
+    """Return the mask of the elements that a node reads of matrices of this shape.
 
-    Two factors may share a matrix, and the other one may be a million times as large.
+    The operand is triangular. Two factors may share a matrix, and the other one may be a million
+    times as large.
     """
     assert node.op.triangle is not None
     lower, strict = node.op.triangle(node.params)
@@ -620,7 +621,7 @@ def _flush_threshold(info: Any) -> float:
 
 
 def _has_few_digits(x: Any) -> Any:
-    """Return a mask of the numbers with so few binary digits that sums and products of two are
+    """Return a mask of the numbers with few binary digits, so that sums and products of two are
     exact.
 
     Adding and subtracting a large multiple keeps the upper half of the digits (Veltkamp).

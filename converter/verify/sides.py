@@ -103,8 +103,10 @@ class Flow:
         return self._from_input[id(value)]
 
     def _index_values(self, graph: Graph) -> set[int]:
-        """Return the ids of all index operands in the graph, and of the integer values that they
-        are computed from by integer operations."""
+        """Return the ids of all index operands and of the integers that they are computed from.
+
+        Only integer operations are followed.
+        """
         index_values = set[int]()
         for node in graph.walk():
             for index in _index_operands(node):
@@ -230,7 +232,7 @@ def _possible_choices(node: Node) -> list[bool]:
 
 
 def _index_range(value: Value) -> Range:
-    """Return the range of integers that an index is known to be in.
+    """Return the known range of an index.
 
     The index is followed through operations that move, concatenate or sort numbers, and through
     selections whose condition has the same known result for all elements. The ranges of positions
@@ -412,10 +414,9 @@ def is_within_bounds(node: Node, inputs: Sequence[Any], sizes: named_sizes.Sizes
 
 
 def promises_in_bounds(node: Node) -> bool:
-    """Return True if a node is a gather or scatter that declares that its indices are within
-    bounds.
+    """Return True if a node is a gather or scatter with the mode ``promise_in_bounds``.
 
-    JAX calls this mode ``promise_in_bounds``.
+    The mode declares that all indices are within bounds.
     """
     if node.op not in VECTOR_INDEXED_OPS:
         return False
@@ -424,8 +425,10 @@ def promises_in_bounds(node: Node) -> bool:
 
 
 def _may_leave_bounds(node: Node, flow: Flow) -> bool:
-    """Return True if an index of a node depends on an input of the graph, and the node does not
-    declare that its indices are within bounds."""
+    """Return True if an index of a node depends on an input of the graph and may be out of bounds.
+
+    It may not if the node has the mode ``promise_in_bounds``.
+    """
     indices = _index_operands(node)
     return not promises_in_bounds(node) and any(map(flow.depends_on_input, indices))
 

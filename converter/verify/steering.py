@@ -91,10 +91,10 @@ def draw_steered_samples(
     side is taken only by the original sample.
 
     Arguments:
-        graph: the converted graph, whose inputs are drawn (``converter.verify.samples.Sampler``).
-        traced: the graph as it was traced, whose sides are observed.
-        params: values of the parameters by name; None if they have no values yet, so that the sides
-            cannot be observed.
+        graph: the converted graph. Its inputs are drawn (``converter.verify.samples.Sampler``).
+        traced: the graph as it was traced. Its sides are observed.
+        params: values of the parameters by name. None if they have no values yet; the sides cannot
+            be observed then.
         seed: seed of the samples.
         allows_extra: False to treat every function as a large one.
 
@@ -126,12 +126,13 @@ def draw_steered_samples(
 def steer_inputs(
     traced: Graph, params: Mapping[str, Any], inputs: Sequence[Arrays]
 ) -> list[Arrays]:
-    """Return the sets of inputs, some of them replaced by mutated ones that take further sides of
-    the program.
+    """Return sets of inputs, some of them replaced by mutated ones that take more sides of the
+    program.
 
-    The number and the order of the sets stay the same. A set is replaced only if its replacement,
-    other sets or further inputs that the search found take all of its sides. All sets are returned
-    unchanged if the program has no sides.
+    A side is a branch, a number of loop iterations, or a side of an index bound. The number and the
+    order of the sets stay the same. A set is replaced only if its replacement, other sets or
+    further inputs that the search found take all of its sides. All sets are returned unchanged if
+    the program has no sides.
 
     Arguments:
         traced: the graph as it was traced.
@@ -204,7 +205,7 @@ def count_numbers(graph: Graph, sizes: named_sizes.Sizes) -> int:
 
 
 def _count_node_numbers(node: Node, sizes: named_sizes.Sizes) -> int:
-    """Return how many numbers a node computes, counted as in ``count_numbers``."""
+    """Return how many numbers a node computes. A term of a matrix product counts as a number."""
     if node.bodies:
         length = node.params.get("length", 1)
         inner = sum(count_numbers(body, sizes) for body in node.bodies.values())
@@ -214,8 +215,7 @@ def _count_node_numbers(node: Node, sizes: named_sizes.Sizes) -> int:
 
 
 def _product_terms(node: Node, sizes: named_sizes.Sizes) -> int:
-    """Return the number of terms in each sum of products that a matrix product or convolution
-    computes.
+    """Return the number of terms in each sum of a matrix product or convolution.
 
     It is 1 for other nodes.
     """
@@ -377,11 +377,11 @@ class _Search:
             self._corpus.append((parent, arrays))
 
     def samples(self, small: bool) -> list[tuple[str, Arrays]]:
-        """Return the names and inputs of the drawn samples, followed by the steered samples, which
-        reach further sides.
+        """Return the names and inputs of the drawn samples, followed by the steered samples.
 
-        If the function is not ``small``, a steered sample takes the position of the drawn sample
-        from which it was mutated, unless some side is taken only by the sample at this position.
+        Steered samples reach further sides. If the function is not ``small``, a steered sample
+        takes the position of the drawn sample from which it was mutated, unless some side is taken
+        only by the sample at this position.
         """
         selected, added = list(self._drawn), list[_Candidate]()
         for candidate in self._steered:
@@ -413,11 +413,11 @@ class _Search:
 
 
 def program_constants(probe: Probe) -> np.ndarray:
-    """Return the finite numbers that occur as constants in the observed part of a graph, and some
-    common numbers such as 0 and 1, without duplicates.
+    """Return the finite constants in the observed part of a graph and some common numbers such as 0
+    and 1.
 
-    Constant arrays of more than 16 elements are omitted. The order is by magnitude, the largest
-    first.
+    There are no duplicates. Constant arrays of more than 16 elements are omitted. The order is by
+    magnitude, the largest first.
     """
     numbers = {0.0, 1.0, -1.0, 0.5, 2.0}
     for node in probe.graph.walk():
@@ -543,7 +543,7 @@ class Mutation:
         return np.clip(changed, -largest, largest).astype(x.dtype)
 
     def _mutate_integers(self, x: np.ndarray) -> np.ndarray:
-        """Return integers of which all or some are replaced.
+        """Return a copy of integers in which some or all are replaced.
 
         The new integers are random numbers of the dtype, small numbers, or constants of the
         program.

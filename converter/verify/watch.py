@@ -54,12 +54,11 @@ class StepChangedError(CheckError):
 
 
 class PassChecker:
-    """Observer of a conversion that checks after each pass that no result changed by more than its
-    rounding error.
+    """Observer of a conversion that checks the results of the graph after each pass.
 
-    It evaluates the graph after each pass and compares the results with those of the traced graph
-    (``Judge``). It also checks that an operation that a pass eliminates does not occur after this
-    pass or a later one.
+    No result may change by more than its rounding error. The results are compared with those of the
+    traced graph (``Judge``). An operation that a pass eliminates may not occur after this pass or a
+    later one.
 
     Arguments:
         retrace: returns a new copy of the traced graph, optionally with the calls of functions with

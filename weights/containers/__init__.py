@@ -176,8 +176,10 @@ FOREIGN_ENDINGS = (".msgpack", ".h5", ".onnx")
 
 
 def _has_checkpoint(folder: Path) -> bool:
-    """Return True if a folder directly contains an entry whose ending is that of a checkpoint, as a
-    trainer's folder `checkpoint-500` does."""
+    """Return True if a folder directly contains a file or folder with the ending of a checkpoint.
+
+    A trainer's folder `checkpoint-500` does.
+    """
     return any(path.name.endswith(ENDINGS) for path in folder.iterdir())
 
 

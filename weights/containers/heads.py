@@ -80,8 +80,10 @@ def is_dinotxt_head(checkpoint: Checkpoint) -> bool:
 
 
 def find_backbone_file(head: Path) -> Path:
-    """Return the path of the backbone's file, which lies in the same folder as its head. Its name
-    begins with `BACKBONE_pretrain`, where the name of the head begins with `BACKBONE`.
+    """Return the path of the file of a head's backbone.
+
+    It lies in the same folder. If the name of the head begins with `dinov2_vits14`, for example,
+    that of the backbone begins with `dinov2_vits14_pretrain`.
 
     **Raises** `WeightsNotFound` unless there is exactly one such file.
     """

@@ -30,8 +30,8 @@ def find_vision_tower(text: Path) -> Path | None:
 
 
 def find_text_towers(folder: Path) -> list[Path]:
-    """Return the files of text towers in a folder, of those whose image tower lies in the same
-    folder, sorted by name."""
+    """Return the files of text towers in a folder that also has their image tower, sorted by
+    name."""
     return [
         path for path in sorted(folder.glob("*" + FILE_ENDINGS[TEXTS])) if find_vision_tower(path)
     ]

@@ -25,9 +25,9 @@ def _decoder(resize: str, convolutions: Mapping[str, str]) -> tuple[Rule, ...]:
 
     **Arguments:**
 
-    - `resize`: the pattern of the names of the convolutions that resize maps. The first two of them
-      enlarge their maps, so they are transposed.
-    - `convolutions`: the names in the file of the other convolutions, by leaf.
+    - `resize`: the name in the file of the convolution that resizes feature map `i`, with `{i}` for
+      the number. Those of maps 0 and 1 are transposed convolutions, which enlarge their maps.
+    - `convolutions`: the names in the file of the other convolutions, by their paths in the model.
     """
     resize_leaf = "decoder.reassemble.{i}.resize"
     transposed = (

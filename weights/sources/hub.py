@@ -68,8 +68,7 @@ class HubFile:
         return self.repository.partition("/")[0]
 
     def commit_of(self, copy: Path) -> str:
-        """Return the commit that the path `copy` contains, which is the path of this file in the
-        hub's cache."""
+        """Return the commit in the path `copy`, the path of this file in the hub's cache."""
         return copy.parents[len(Path(self.name).parts) - 1].name
 
 
@@ -164,10 +163,9 @@ def _request_metadata(file: HubFile, listener: Progress) -> "HfFileMetadata":
 
 
 def download(file: HubFile, advice: str, listener: Progress, folder: Path | None = None) -> Path:
-    """Download a file into the hub's cache, or into `folder`, below which it has its path in the
-    repository. Return its path.
+    """Download a file into the hub's cache, or into `folder`. Return its path.
 
-    In a folder it is a regular file. In the cache it is a link.
+    In a folder it is a regular file, below its path in the repository. In the cache it is a link.
 
     **Raises** `Unreachable`, whose message ends with `advice`, if the download fails.
     """

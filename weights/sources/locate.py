@@ -86,8 +86,9 @@ def equimo_cache() -> Path:
 def locate(
     published: PublishedFiles, listener: Progress, offline: bool = False
 ) -> LocatedCheckpoint:
-    """Return the checkpoint with a model's weights, which is searched in folders and caches and
-    else downloaded from the hub.
+    """Return the checkpoint with a model's weights.
+
+    It is searched in folders and caches. If it is not there, it is downloaded from the hub.
 
     **Arguments:**
 
@@ -111,8 +112,10 @@ def locate(
 def choose_download(
     published: PublishedFiles, offline: bool = False, mirror: bool = False
 ) -> tuple[HubFile, str]:
-    """Return the file to download if a model's weights are not found, which is the first one of the
-    publisher or of the mirrors, and advice for the case that this fails.
+    """Return the file to download if a model's weights are not found, and advice in case this
+    fails.
+
+    The file is the first one of the publisher or of the mirrors.
 
     **Arguments:**
 
@@ -207,8 +210,11 @@ def candidate_paths(published: PublishedFiles) -> Iterator[Path]:
 
 
 def hub_files(published: PublishedFiles) -> tuple[HubFile, ...]:
-    """Return the files on a hub of which a copy may be in the hub's cache: those of transformers or
-    timm in `published.repository`, those of the publisher, and those of mirrors."""
+    """Return the files on a hub that may be in the hub's cache.
+
+    They are the files of transformers or timm in `published.repository`, those of the publisher,
+    and those of mirrors.
+    """
     names = (TENSORS, INDEX) if published.repository else ()
     return (
         *(HubFile(published.repository, name) for name in names),

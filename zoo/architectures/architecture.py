@@ -134,9 +134,9 @@ class LibraryOptions(Generic[C]):
 
     - `readers`: functions by the name of an option. A function looks up in tensor shapes whether a
       checkpoint has this optional feature, and returns the configuration with or without it.
-    - `find_unsupported`: a function of the name of timm's architecture. It returns an argument of
-      timm's model class, such as `norm_layer`, that this architecture uses and that no network of
-      the zoo supports; empty if there is none.
+    - `find_unsupported`: a function of the name of timm's architecture. If that architecture uses
+      an argument of timm's model class that no network of the zoo supports, such as `norm_layer`,
+      it returns the argument; otherwise an empty text.
     """
 
     readers: Mapping[str, Callable[[C, Shapes], C]] = field(default_factory=dict)

@@ -111,23 +111,22 @@ class FieldFacts:
     def measure(self, config: Configuration, shapes: Shapes) -> Any:
         """Return the value of this field in a checkpoint, read from the shapes of its leaves.
 
-        What is read depends on `leaf`:
+        `leaf` determines what is read:
 
         - A function: its result for `config` and `shapes`.
-        - A path without `{}`: the length of axis `axis`, or 0, of that leaf.
-        - A path with one `{}`, if `axis` is None: the number of leaves with 0, 1, … for the `{}`.
-        - A path with one `{}` and an `axis`: a tuple with the length of the axis for each of these
-          leaves.
-        - A path with two `{}`: a tuple. For each number at the first `{}` it has the number of
-          leaves with 0, 1, … at the second.
+        - A path without `{}`: the length of that leaf along `axis`; None is axis 0.
+        - A path with one `{}`, and `axis` None: the number of leaves with 0, 1, … for the `{}`.
+        - A path with one `{}`, and an `axis`: a tuple of the lengths of these leaves along it.
+        - A path with two `{}`: a tuple of counts. Entry `i` is the number of leaves with `i` for
+          the first `{}` and 0, 1, … for the second.
 
-        An integer that a path gives becomes `integer // divisor - subtract`; tuples stay as they
-        are. The length of a missing leaf is 0, and a tuple ends before the first 0.
+        In the second and third case the result is `number // divisor - subtract`, where `number` is
+        the length or the count. A leaf that the checkpoint lacks has the length 0. A tuple ends
+        before its first 0.
 
         **Arguments:**
 
-        - `config`: the configuration that has the field, with the values of the registry's row.
-          Only functions use it.
+        - `config`: the configuration in the registry that has the field. Only functions use it.
         - `shapes`: the shapes of the checkpoint's leaves.
         """
         if callable(self.leaf):
@@ -139,10 +138,11 @@ class FieldFacts:
         return self._length(shapes, None) // self.divisor - self.subtract
 
     def _length(self, shapes: Shapes, number: int | None) -> int:
-        """Return one size that the leaf's path determines: the length of an axis if the path has no
-        open number, or else the number of leaves with the numbers 0, 1, … in the path.
+        """Return one number that the path `leaf` determines.
 
-        `number` replaces the first `{}` of the path; None leaves the path as it is.
+        It is the length of an axis of that leaf. If the path has a `{}`, it is the number of leaves
+        with 0, 1, … for the `{}`. `number` replaces the first `{}` of the path before; None leaves
+        the path as it is.
         """
         leaf = cast(str, self.leaf)
         if number is not None:
@@ -154,7 +154,7 @@ class FieldFacts:
         )
 
     def has_size(self, value: Any, shapes: Shapes) -> bool:
-        """Return True if a checkpoint has `value` as the size that this field declares.
+        """Return True if the checkpoint's size for this field is `value`.
 
         If numbered leaves are counted, only the last one and the one after it are looked up. If a
         function computes the size, nothing is checked and the result is True.
@@ -445,12 +445,11 @@ def with_sizes(config: C, shapes: Shapes) -> C | None:
 
 
 def has_top_level_sizes(config: Configuration, shapes: Shapes) -> bool:
-    """Return True if a checkpoint, whose leaves have these shapes, has the sizes of this
-    configuration.
+    """Return True if a checkpoint has the sizes of this configuration.
 
-    Only fields that are declared with `size` are compared, also those of nested parts. Sizes that a
-    function reads from several leaves are not compared. The check builds no network. Nested
-    networks are not checked.
+    `shapes` returns the shapes of the checkpoint's leaves. Only fields that are declared with
+    `size` are compared, also those of nested parts. Sizes that a function reads from several leaves
+    are not compared. The check builds no network. Nested networks are not checked.
     """
     return all(
         has_top_level_sizes(field.value, shapes)
@@ -474,10 +473,11 @@ def absent_top_level_leaves(config: Configuration) -> set[str]:
 
 
 def with_values(config: C, leaves: Mapping[str, Any]) -> C:
-    """Return the configuration with the fields that the values of arrays determine, for example
-    whether a bias is zero everywhere.
+    """Return the configuration with new values for the fields that are read from the values of
+    arrays.
 
-    `leaves` are the arrays by path. Only fields that are declared with `read_values` change.
+    An example is whether a bias is zero everywhere. `leaves` are the arrays by path. Only fields
+    that are declared with `read_values` change.
     """
     read = {
         field.name: field.facts.read_values(leaves)
@@ -535,15 +535,19 @@ def parse_nonempty_integers(value: Any) -> tuple[int, ...] | None:
 
 
 def length(shapes: Shapes, leaf: str, axis: int = 0) -> int:
-    """Return the length of an axis of a leaf in a checkpoint; 0 if the checkpoint has no such leaf,
-    or the leaf no such axis."""
+    """Return the length of an axis of a leaf in a checkpoint.
+
+    It is 0 if the checkpoint has no such leaf, or the leaf no such axis.
+    """
     shape = shapes(leaf) or ()
     return shape[axis] if axis < len(shape) else 0
 
 
 def count_numbered_leaves(shapes: Shapes, leaf: str) -> int:
-    """Return the number of leaves in a checkpoint whose path has the numbers 0, 1, … in place of
-    the `{}` in `leaf`. Counting ends at the first missing number."""
+    """Return the number of leaves in a checkpoint with 0, 1, … for the `{}` in the path `leaf`.
+
+    Counting ends at the first missing number.
+    """
     return sum(1 for _ in takewhile(lambda number: shapes(leaf.format(number)), count()))
 
 

@@ -290,7 +290,7 @@ class NetworkInputs:
 
     @property
     def stride(self) -> int:
-        """Number of pixels of which the sides of a picture are multiples. Subclasses define it."""
+        """Number, in pixels, that divides the sides of a picture. Subclasses define it."""
         raise NotImplementedError
 
     @property

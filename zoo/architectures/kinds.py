@@ -116,8 +116,7 @@ def with_neutral_values(config: Config) -> Config:
 
 
 def complete_config(config: Config, facts: CheckpointFacts) -> Config:
-    """Return the configuration, and nested networks, with the values that tensor shapes do not
-    determine.
+    """Return the configuration with the values that tensor shapes do not determine.
 
     They come from the settings file, or else are the defaults of the source library. Nested
     networks are completed first, as networks without a custom head. `facts.has_custom_head` applies
@@ -140,9 +139,11 @@ def find_positions(config: Config) -> LearnedPositions | None:
 
 
 def with_interpolation(config: Config, antialias: bool) -> Config:
-    """Return the configuration, and nested networks, with learned positions that are interpolated
-    like those of transformers: without an offset, and with antialiasing if `antialias` is True.
-    A network without learned positions is returned unchanged."""
+    """Return the configuration with learned positions that are interpolated as in transformers.
+
+    Their `offset` becomes 0, and their `antialias` becomes the argument `antialias`. This is done
+    in nested networks too. A network without learned positions is returned unchanged.
+    """
     positions = {
         field.name: with_fields(field.value, antialias=antialias, offset=0.0)
         for field in declared_fields(config)
@@ -153,8 +154,12 @@ def with_interpolation(config: Config, antialias: bool) -> Config:
 
 
 def find_unsupported_option(architecture: str) -> str:
-    """Return an argument of timm's model class, such as `norm_layer`, that the timm architecture
-    with this name uses and that no network of the zoo supports; empty if there is none."""
+    """Return an argument of timm's model class that no network of the zoo supports, such as
+    `norm_layer`.
+
+    `architecture` is the name of a timm architecture that uses the argument. The result is empty if
+    there is none.
+    """
     return next(
         filter(None, (kind.options.find_unsupported(architecture) for kind in ARCHITECTURES)), ""
     )
@@ -177,11 +182,10 @@ def with_options(config: Config, options: tuple[str, ...], shapes: Shapes) -> Co
 
 
 def read_sizes(config: Config, shapes: Shapes) -> Config | None:
-    """Return the configuration, and nested networks, with the sizes of a checkpoint, whose leaves
-    have these shapes.
+    """Return the configuration, and nested networks, with the sizes of a checkpoint.
 
-    Return None if the checkpoint lacks a leaf that determines a size, or if a size is out of
-    bounds.
+    `shapes` returns the shapes of the checkpoint's leaves. Return None if the checkpoint lacks a
+    leaf that determines a size, or if a size is out of bounds.
     """
     inner: dict[str, Config] = {}
     for name, part in nested_networks(config).items():
@@ -200,10 +204,10 @@ def shapes_below(shapes: Shapes, path: str) -> Shapes:
 
 
 def has_sizes(config: Config, shapes: Shapes) -> bool:
-    """Return True if a checkpoint, whose leaves have these shapes, has the sizes of a network and
-    of its nested networks.
+    """Return True if a checkpoint has the sizes of a network and of its nested networks.
 
-    Sizes that a function reads from several leaves are not compared. The check builds no network.
+    `shapes` returns the shapes of the checkpoint's leaves. Sizes that a function reads from several
+    leaves are not compared. The check builds no network.
     """
     parts = nested_networks(config).items()
     return has_top_level_sizes(config, shapes) and all(

@@ -97,7 +97,12 @@ def describe_levels(verification: Verification) -> str:
 
 
 def describe_calibration(calibration: Calibration) -> str:
-    """Return the chosen ranges of an int8 file's activations and all measurements, in words."""
+    """Return how the ranges of an int8 file's activations were chosen, as one line of text.
+
+    The line has the chosen method, the numbers of pictures, and the cosine and speed of each method
+    that was tried: `int8: minmax, by 64 pictures, measured on 16 others (dynamic cosine 0.991000, x
+    1.52; minmax cosine 0.998000, x 1.80)`. A speed that was not measured is left out.
+    """
     measured = (
         f"{name} cosine "
         f"{'no number' if candidate.cosine is None else format(candidate.cosine, '.6f')}"

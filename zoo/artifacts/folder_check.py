@@ -147,7 +147,7 @@ def check_folder(folder: Path, progress: Progress) -> Manifest:
 
 
 def find_present_variants(folder: Path, manifest: Manifest) -> list[str]:
-    """Return the names of the variants of which at least one file exists in a folder."""
+    """Return the names of the variants that have at least one file in a folder."""
     return [
         name
         for name, variant in manifest.variants.items()

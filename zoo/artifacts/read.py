@@ -101,9 +101,10 @@ def to_text(content: object) -> str:
 
 
 def to_json_fields(value: object) -> object:
-    """Return the fields of a part of a manifest as a dictionary: the `default` of `json.dumps`.
+    """Return the fields of a part of a manifest as a dictionary. Only fields that were set are
+    returned.
 
-    Only fields that were set are returned. **Raises** `TypeError` for other values.
+    This is the `default` of `json.dumps`. **Raises** `TypeError` for a value of any other type.
     """
     if not isinstance(value, BaseModel):
         raise TypeError(f"a {type(value).__name__} cannot be written as JSON.")

@@ -131,9 +131,9 @@ def _has_entry_architecture(candidate: Candidate) -> bool:
     """Return whether a candidate's configuration has the architecture of the published model.
 
     The result is True if the candidate has all sizes of the published model. Otherwise the two
-    configurations are compared by `have_same_architecture`, so that sizes, settings and details may
-    differ. The published configuration gets the options of the checkpoint before that, so that
-    options of a source library that tensors show, such as a norm before the head, may differ too.
+    configurations are compared by `have_same_architecture`, which lets sizes, settings and details
+    differ. Options of the source library may differ too, such as a norm before the head: the
+    published configuration first gets the options that the checkpoint's tensors show.
     """
     naming, view = candidate.naming, candidate.view
     if candidate.has_entry_sizes:
@@ -189,8 +189,9 @@ def drop_redundant_heads(candidates: Iterable[Candidate]) -> list[Candidate]:
     head.
 
     The projection of CLIP, for example, is a layer of CLIP, and not a head that a user put on its
-    vision tower. A candidate with a custom head is left out if a candidate without one has exactly
-    its network's tensors and uses all tensors of the first. The order is kept.
+    vision tower. A candidate with a custom head is left out if a larger candidate explains its
+    tensors: one without a custom head that has exactly its network's tensors, and that uses all
+    tensors of the candidate except the bias of the head. The order is kept.
     """
     candidates = [*candidates]
     with_own_head = [candidate for candidate in candidates if not candidate.view.head_is_custom]

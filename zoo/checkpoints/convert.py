@@ -92,8 +92,7 @@ def read_format(target: Path) -> Form:
 
 
 def naming_to_write(entry: ModelInfo, form: Form) -> PublishedNaming:
-    """Return the tensor names in which a model is written to a format, with the network that such
-    files hold.
+    """Return the tensor names for writing a model in a format, with the network in such files.
 
     **Raises** `BadRequest` if no library reads the model in this format.
     """
@@ -135,11 +134,10 @@ def leaves_to_write(
 
 
 def find_dropped_leaves(loaded: LoadedWeights, leaves: Collection[str]) -> tuple[str, ...]:
-    """Return the paths of the leaves that are not in `leaves`, the leaves that a format has a
-    tensor for.
+    """Return the paths of the leaves for which a format has no tensor.
 
-    Leaves of zeros, such as some biases of ViT-5, are not reported, because dropping them changes
-    nothing.
+    `leaves` are those for which it has one. Leaves of zeros, such as some biases of ViT-5, are not
+    reported, because dropping them changes nothing.
     """
     other_paths = (path for path in model_shapes(loaded.config) if path not in leaves)
     return tuple(path for path in other_paths if np.any(loaded.weights.arrays[path]))

@@ -181,18 +181,20 @@ def adapt_entry(
     checkpoint_settings: CheckpointSettings,
     names: tuple[str, ...] | None,
 ) -> ModelInfo:
-    """Return the entry of a published model, changed to describe a network of its architecture with
-    other sizes, classes or preprocessing.
+    """Return the registry entry for a checkpoint: the entry of the published model, changed to the
+    checkpoint's configuration, class names and preprocessing.
 
-    An entry that needs no change is returned as it is.
+    If nothing differs, `entry` itself is returned. A changed entry has no digest.
 
     **Arguments:**
 
     - `entry`: registry entry of the published model.
-    - `published`: the naming in which the checkpoint was read, with the published network.
+    - `published`: the naming that matches the checkpoint's tensors, and the configuration of the
+      published network.
     - `config`: configuration of the network in the checkpoint.
-    - `checkpoint_settings`: contents of the settings files beside the checkpoint.
-    - `names`: class names, or None for those of the entry.
+    - `checkpoint_settings`: contents of the settings files of the checkpoint.
+    - `names`: class names. None keeps those of `entry`; if their number is not that of the classes,
+      `class_names` of the result gives "0", "1", ….
 
     **Raises** `MappingError` if the settings files describe another network.
     """
@@ -358,10 +360,10 @@ def _check_equal_settings(
 
 
 def _with_library_behaviour(published: PublishedNaming, config: Config) -> Config:
-    """Return the configuration changed to what the library of the checkpoint computes, where that
-    differs from the authors' code.
+    """Return the configuration of the network that the library of the checkpoint computes.
 
-    Timm has another GELU in some networks, and transformers interpolates positions by its own rule.
+    It differs from the authors' code in some networks: timm has another GELU, and transformers
+    interpolates positions by its own rule.
     """
     if library := published.library_config:
         config = with_fields(config, activation=library.activation)

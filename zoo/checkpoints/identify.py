@@ -136,11 +136,10 @@ def identify_checkpoint(choice: GivenCheckpoint | Checkpoint) -> tuple[ModelInfo
 
 
 def _check_backbone_only(best: Candidate, settings: Settings, request: GivenCheckpoint) -> None:
-    """Check that `best`, the network found, is not just the backbone of the network that the
-    settings describe.
+    """Check that more than the backbone was found of the network that the settings describe.
 
-    **Raises** `MappingError` if the settings name a class of transformers with a backbone, such as
-    a detector, and only its backbone was found.
+    `best` is the network found. **Raises** `MappingError` if the settings name a class of
+    transformers with a backbone, such as a detector, and only its backbone was found.
     """
     architectures = [
         architecture
@@ -170,11 +169,12 @@ def _adapted_entry(candidate: Candidate, checkpoint_settings: CheckpointSettings
 def rank_networks(
     checkpoint: Checkpoint, settings: Settings | None, request: GivenCheckpoint | None = None
 ) -> list[Candidate]:
-    """Return the networks that a checkpoint may hold, all equally likely, or an empty list if it
+    """Return the networks that a checkpoint may hold, all equally likely. The result is empty if it
     holds none.
 
-    They are the candidates of the highest rank (`Rank`) for the same part of the checkpoint that
-    have exactly its tensors. A network whose sizes are not published is returned alone.
+    The networks are candidates for the same part of the checkpoint. They have exactly the tensors
+    of that part, and the highest rank (`Rank`). A network whose sizes are not published is returned
+    alone.
 
     `settings` are the contents of `config.json`, or None without one. `request` has the user's
     options about the checkpoint, or is None for the defaults.

@@ -122,8 +122,8 @@ def complete_provenance(
 def find_models_with_other_licences(
     checkpoint: Checkpoint, entry: ModelInfo, sha256: str
 ) -> tuple[str, ...]:
-    """Return the names of other models that a checkpoint fits too and whose licence differs from
-    that of `entry`.
+    """Return the names of other models that a checkpoint also fits, and that have another licence
+    than `entry`.
 
     The result is empty if the digest of the checkpoint is that of a published file, which decides
     the question. **Raises** `MappingError` if it is that of another model's published file.
@@ -258,7 +258,7 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
 
 
 def naming_all_leaves(readable: Iterable[PublishedNaming]) -> list[PublishedNaming]:
-    """Return those of the readable namings that have a tensor for every leaf of their network.
+    """Return the readable namings that have a tensor for every leaf of their network.
 
     The naming of a DeiT with one classifier, for example, has no tensor for a second one.
     """
@@ -287,8 +287,8 @@ def fitting_views(
 
 
 def fitting_models(checkpoint: Checkpoint) -> list[str]:
-    """Return the names of the published models whose tensor names and shapes a checkpoint has
-    exactly."""
+    """Return the names of the published models that have exactly the tensor names and shapes of a
+    checkpoint."""
     return [
         name
         for name, model in MODELS.items()

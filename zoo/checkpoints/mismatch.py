@@ -104,9 +104,16 @@ class Misfit(NamedTuple):
 
 
 def describe_mismatch(checkpoint: Checkpoint, settings: Settings | None) -> str:
-    """Return the sentence that says why a checkpoint holds no network of the zoo, and what to do.
+    """Return the error message for a checkpoint in which no network of the zoo was found.
 
-    `settings` are the contents of its `config.json`, or None without one.
+    It gives the cause, and usually also what to do. Causes are, for example, weights in a form that
+    cannot be read, another architecture in `config.json`, and tensors or sizes that differ from
+    those of the most similar network.
+
+    **Arguments:**
+
+    - `checkpoint`: the checkpoint in which no network was found.
+    - `settings`: the contents of its `config.json`, or None without one.
     """
     if reason := describe_storage(checkpoint):
         return f"{checkpoint.path} {reason}"
@@ -156,11 +163,11 @@ def _describe_sizes(naming: Naming, view: Checkpoint, published_config: Config) 
 def describe_larger_network(
     checkpoint: Checkpoint, settings: Settings | None, best: Checkpoint
 ) -> str:
-    """Return the sentence about a larger network of the zoo that the checkpoint nearly matches,
-    with the tensors that do not fit.
+    """Return a sentence about a larger network of the zoo that the checkpoint nearly matches.
 
-    `best` is the part of the checkpoint that fits a network exactly, such as the backbone of a
-    detector. Return an empty string if no larger network nearly fits.
+    It names the tensors that do not fit. `best` is the part of the checkpoint that fits a network
+    exactly, such as the backbone of a detector. Return an empty string if no larger network nearly
+    fits.
     """
     misfit = next(iter(find_nearest_misfits(checkpoint, settings, len(best.tensors))), None)
     if misfit is None or not 0 < NEAR_FIT_RATIO * misfit.total <= len(misfit.view.tensors):
@@ -187,11 +194,12 @@ def _with_advice(checkpoint: Checkpoint, family: str, naming: Naming, descriptio
 
 
 def describe_storage(checkpoint: Checkpoint) -> str:
-    """Return the end of a sentence that says how a checkpoint stores its weights, if that is not
-    one floating-point tensor for each weight, and how to save them so.
+    """Return how a checkpoint stores its weights, if not as one floating-point tensor for each
+    weight.
 
-    Examples are integers, factors of an adapter, and pruned weights beside their masks. Return an
-    empty string for ordinary storage.
+    The result is the end of a sentence. It also says how to save the weights so that they can be
+    read. Examples are integers, factors of an adapter, and pruned weights beside their masks.
+    Return an empty string for ordinary storage.
     """
     tensors = checkpoint.tensors
     integers = [
@@ -232,9 +240,9 @@ def _is_split(key: str, first: str, second: str, keys: Collection[str]) -> bool:
     """Return whether the tensor `key` is the first of two tensors that stand for one weight of a
     layer.
 
-    Their names end in `first` and `second`, and both have to be in `keys`. The last layer of
-    self-supervised training is stored in two tensors by its authors, but it is not part of the
-    network. False for that layer.
+    Their names end in `first` and `second`, and both have to be in `keys`. The result is False for
+    the last layer of self-supervised training. Its authors store it in two tensors, but it is not
+    part of the network.
     """
     stem = key.removesuffix(first)
     is_weight = stem != key and stem.rpartition(".")[2] in ("weight", "bias")
@@ -330,8 +338,11 @@ def _compare_at_file_sizes(
 
 
 def _missing_weights(biases: Sequence[str], view: Checkpoint) -> list[str]:
-    """Return the names of the weights that a file lacks, of layers whose bias is among the
-    unexpected tensors `biases`."""
+    """Return the names of the weights that a file lacks for layers whose bias it has.
+
+    `biases` are the names of unexpected tensors in the file. Only those that end in `.bias` are
+    used.
+    """
     stems = (key.removesuffix(".bias") for key in biases if key.endswith(".bias"))
     return [f"{stem}.weight" for stem in stems if f"{stem}.weight" not in view.tensors]
 

@@ -192,7 +192,10 @@ def print_json(value: object) -> None:
 
 
 def _to_json_value(value: object) -> object:
-    """Return a value in a form that JSON can represent: the `default` of `json.dumps`."""
+    """Return a path as a string, and a dataclass or a part of a manifest as a dictionary.
+
+    This is the `default` of `json.dumps`. **Raises** `TypeError` for a value of any other type.
+    """
     if isinstance(value, Path):
         return str(value)
     if is_dataclass(value):

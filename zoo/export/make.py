@@ -112,8 +112,8 @@ class Production:
         """Write all files that `specs` describes, then verify them one by one and yield each.
 
         All files are written before the first is verified, because a thread computes the samples in
-        JAX meanwhile. They are yielded in the order of their opsets. The float32 file of an opset
-        comes last in it, if `specs` has one.
+        JAX meanwhile. They are yielded in the order of their opsets. The float32 file is the last
+        of its opset, if `specs` has one.
         """
         in_order = sorted(specs, key=lambda spec: (spec.opset, spec.precision == "fp32"))
         exports = {
@@ -123,7 +123,8 @@ class Production:
 
         @cache  # all files of an opset come from one trace and have its branches
         def untaken(opset: int) -> tuple[str, ...]:
-            """Return sentences about branches that no sample reaches, for the files of an opset."""
+            """Return sentences about sides of the program that no sample takes, for the files of an
+            opset."""
             return self.describe_untaken_sides(exports[opset])
 
         for spec in in_order:
@@ -202,10 +203,10 @@ class Production:
             converter.save(joined, file, on_write=on_write)
 
     def describe_untaken_sides(self, export: converter.Export) -> tuple[str, ...]:
-        """Return a sentence for each branch, and each side of an index bound, that no sample
-        reaches.
+        """Return a sentence for each side of the network's program that no sample takes.
 
-        The result is empty if the files are not verified.
+        A side is a branch, a number of loop iterations (none, one, several), or an index below or
+        above its bounds. The result is empty if the files are not verified.
         """
         if self.samples is None:
             return ()
@@ -223,8 +224,8 @@ class Production:
 
         - `spec`: description of the file.
         - `export`: the JAX export that the file comes from.
-        - `untaken`: sentences about branches and sides of index bounds that no sample reaches, for
-          the verification. They are ignored if verification is off.
+        - `untaken`: sentences about sides of the program that no sample takes
+          (`describe_untaken_sides`). They are ignored if verification is off.
         """
         file, traits = self.stage / spec.name, PRECISIONS[spec.precision]
         verification = session = oldest = None

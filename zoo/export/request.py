@@ -196,8 +196,8 @@ def plan_files(entry: ModelInfo, options: Options) -> Plan:
 
 
 def with_integer_activations(precisions: Iterable[Precision]) -> list[Precision]:
-    """Return the precisions out of `precisions` whose activations are quantized to integers, in the
-    same order."""
+    """Return those of the given precisions that quantize activations to integers, in the same
+    order."""
     return [precision for precision in precisions if PRECISIONS[precision].scales_activations]
 
 
@@ -335,8 +335,7 @@ def read_signature(entry: ModelInfo, options: Options) -> Signature:
 
 
 def check_input_options(entry: ModelInfo, options: Options) -> None:
-    """Check that the options `size`, `input` and `calibrate` fit the kinds of input that the model
-    takes.
+    """Check that the options `size`, `input` and `calibrate` fit the inputs of the model.
 
     **Raises** `BadRequest` for an image size of a model without images, for `uint8` input or
     calibration of a model of texts, and for `uint8` input of a model that takes other arrays than
@@ -388,12 +387,20 @@ def read_layers(layers: Sequence[int] | str, entry: ModelInfo) -> tuple[int, ...
 def read_output_names(
     outputs: Sequence[str], layers: Sequence[int], entry: ModelInfo
 ) -> tuple[str, ...]:
-    """Return the names of the requested outputs without duplicates, in the order in which a file
-    has them.
+    """Return the requested output names without duplicates, in the order in which a file has them.
 
-    `layers` are the blocks whose hidden states are outputs too. If no output is requested, return
-    an empty tuple, which stands for the model's default outputs. **Raises** `BadRequest` for an
-    output that the model does not have.
+    The names are those of fields of the network's result, such as `pooler_output`. If `outputs` is
+    empty, return an empty tuple, which stands for the model's default outputs. The file has the
+    hidden states of `layers` in any case; they need no name in `outputs`.
+
+    **Arguments:**
+
+    - `outputs`: the requested names.
+    - `layers`: the blocks whose hidden states are requested. Without any, `hidden_states` is an
+      unknown name.
+    - `entry`: the model.
+
+    **Raises** `BadRequest` for an output that the model does not have.
     """
     if not outputs:
         return ()

@@ -214,12 +214,13 @@ def steer_samples(
     signature: Signature,
     inputs: Sequence[Inputs],
 ) -> Sequence[Inputs]:
-    """Return inputs in which some integers are changed, so that the inputs together reach every
-    branch of the network and both sides of its index bounds.
+    """Return inputs in which some integers are changed, so that together they take more sides of
+    the network's program.
 
-    Examples are a token below zero and one beyond the vocabulary. Sides for which no inputs are
-    found stay unreached. The given arrays are not changed. Inputs without integers are returned
-    unchanged. The other arguments are those of `plan_samples`.
+    A side is a branch, a number of loop iterations, or an index below or above its bounds, such as
+    a token below zero and one beyond the vocabulary. Sides for which no inputs are found stay
+    unreached. The given arrays are not changed. Inputs without integers are returned unchanged. The
+    other arguments are those of `plan_samples`.
     """
     if not any(array.dtype.kind in "iu" for array in inputs[0].values()):
         return inputs
@@ -234,10 +235,16 @@ def steer_samples(
 def describe_untaken_sides(
     export: converter.Export, samples: Sequence[Sample], values: Mapping[str, ArrayLike]
 ) -> tuple[str, ...]:
-    """Return a sentence for each branch and each side of an index bound that no sample reached.
+    """Return a sentence for each side of the network's program that no sample takes.
 
-    `values` are the network's arrays by path. Return an empty tuple if the exported graph has
-    neither.
+    A side is a branch, a number of loop iterations (none, one, several), or an index below or above
+    its bounds. The result is empty if the exported graph has no branches, loops or indices.
+
+    **Arguments:**
+
+    - `export`: the exported graph.
+    - `samples`: the samples.
+    - `values`: the network's arrays by path.
     """
     if not may_have_sides(export.graph):
         return ()
@@ -444,8 +451,7 @@ def _compare_samples(
 def _compare_sample(
     session: runtime.Session, sample: Sample, expected: Any, limit: Limit
 ) -> Mapping[str, tuple[converter.Errors, float]]:
-    """Run one sample in a session, and return by output the error and the share of numbers that is
-    excused.
+    """Run one sample in a session, and return the error and the share of excused numbers by output.
 
     A number is excused if it agrees with JAX only for inputs changed by rounding errors. The share
     is 0 for networks that do not rank their results. `expected` are the values to compare with.

@@ -110,8 +110,8 @@ def integer_pow(x: Pair, *, y: int) -> Pair:
 
 @complex_rule("polynomial")
 def horner(x: Pair, *coefficients: Pair) -> Pair:
-    """Return the polynomial of ``x`` with these coefficients, of which the constant is the first,
-    by Horner's rule (jax >= 0.12)."""
+    """Return the polynomial of ``x`` with these coefficients, the constant first, by Horner's rule
+    (jax >= 0.12)."""
     *lower_ones, highest = coefficients
     result = Pair(*(jnp.broadcast_to(part, x.re.shape) for part in highest))
     for coefficient in reversed(lower_ones):
@@ -196,8 +196,10 @@ def sort(*operands: Any, dimension: int, num_keys: int) -> tuple[Any, ...]:
 
 
 def _single_array_form(combine: Combined) -> Combine:
-    """Return the function of two tuples of one array that applies ``combine``, a function of two
-    arrays."""
+    """Return a function of two tuples of one array that applies ``combine``.
+
+    ``combine`` is a function of two arrays.
+    """
     return lambda xs, ys: (combine(*xs, *ys),)
 
 

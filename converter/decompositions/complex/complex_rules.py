@@ -44,8 +44,11 @@ def complex_rule(*primitives: str, ignores: Iterable[str] = (), packed: bool = F
 def register_complex_rules(
     rows: Mapping[str, Callable[..., Any]], ignores: Iterable[str] = ()
 ) -> None:
-    """Register functions of primitives on complex numbers that read no parameters, by the name of
-    the primitive. ``ignores`` are names of parameters that they ignore on purpose."""
+    """Register functions that define primitives on complex numbers and read no parameters.
+
+    ``rows`` has the functions by the name of the primitive. ``ignores`` are names of parameters
+    that they ignore on purpose.
+    """
     for primitive, function in rows.items():
         complex_rule(primitive, ignores=ignores)(function)
 
@@ -57,12 +60,12 @@ def rule_on_real_parts(
     all_params: Mapping[str, Any],
     params: Mapping[str, Any],
 ) -> ComplexFunction | None:
-    """Return a function that computes a primitive on complex numbers by real ones, or None if there
-    is none.
+    """Return a function that computes a primitive on complex numbers by real ones.
 
-    The function takes the operands and returns the list of results, where complex arrays are real
-    ones with a last axis of two. A linear primitive is applied to the parts. Any other primitive
-    needs a rule in `COMPLEX_RULES` that declares all of ``params``.
+    The function takes the operands and returns the list of results. Complex arrays are represented
+    by real ones with a last axis of two. A linear primitive is applied to the parts. Any other
+    primitive needs a rule in `COMPLEX_RULES` that declares all of ``params``. Return None if there
+    is no such rule.
 
     Arguments:
         primitive: the JAX primitive.
@@ -94,8 +97,9 @@ def rule_on_real_parts(
 def is_known_real(value: Value) -> bool:
     """Return True if the imaginary parts of a complex value in the graph are known to be zero.
 
-    The value is a real array with a last axis of two. It is a constant, or a concatenation that
-    ends with zeros. Return False for other values.
+    ``value`` represents the complex value as a real array whose last axis has the real and the
+    imaginary part. The result is True for a constant whose imaginary parts are all zero, and for a
+    concatenation whose last operand is the constant zero. It is False for every other value.
     """
     if value.kind == "const":
         return not np.any(value.const[..., 1])
@@ -131,8 +135,7 @@ def _bind(primitive: Any, params: Mapping[str, Any], *xs: Any) -> list[Any]:
 
 
 def _apply_to_parts(call: ComplexFunction, *xs: Any) -> list[Any]:
-    """Return the results of ``call``, as pairs: one call for the real parts of the operands and one
-    for the imaginary parts.
+    """Return the results of ``call`` on the real parts and on the imaginary parts, as pairs.
 
     An operand that is no `Pair` is passed to both calls. If no operand is a `Pair`, there is one
     call, and the imaginary parts of the results are zero.

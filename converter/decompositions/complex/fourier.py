@@ -60,8 +60,10 @@ def fft(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Arr
 
 @complex_rule("fft" + REAL, packed=True)
 def fft_of_real(x: jax.Array, *, fft_type: Any, fft_lengths: tuple[int, ...]) -> jax.Array:
-    """Return the Fourier transform of numbers that have a complex dtype, but are known to be real.
-    ``x`` has their real parts only."""
+    """Return the Fourier transform of complex numbers that are known to be real.
+
+    ``x`` has only their real parts, as a real array.
+    """
     kind, *other_lengths, last = fft_type.name, *_known_lengths(fft_lengths)
     if kind == "IRFFT":
         return fft(

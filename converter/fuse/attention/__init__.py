@@ -328,7 +328,8 @@ def _apply_term(
 
 
 def _emit_scores_view(editor: Editor, roles: AxisRoles, view: View) -> Value:
-    """Emit a view along the logical axes with ONNX's four axes: batch, heads, queries and keys.
+    """Emit a view that has the logical axes as an array with ONNX's four axes: batch, heads,
+    queries and keys.
 
     An axis along which nothing varies has size 1, the others have their full size.
     """

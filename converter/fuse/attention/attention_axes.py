@@ -25,8 +25,8 @@ from converter.ir.scalars import scalar
 class AttentionOperand:
     """The queries, keys or values of attention, with their logical axes.
 
-    ``axes`` maps the number of each logical axis to the axis of the value, or the part of one, that
-    it is. Axes of size one are omitted.
+    ``axes`` maps the number of each logical axis to an axis of the value, or a part of one. Axes of
+    size one are omitted.
     """
 
     value: Value
@@ -86,14 +86,15 @@ def match_axis_roles(
 ) -> tuple[AxisRoles, View] | str:
     """Match the roles of the axes in attention.
 
-    Return the operands with the roles of their axes, and the logical axes as a view of the axes of
-    the softmax. If the axes are not those of attention, return the reason as a text.
+    Return the operands with the roles of their axes, and a view of the softmax along its logical
+    axes (`split_axes`). If the axes are not those of attention, return the reason as a text.
 
     **Arguments**
 
-    - `node`: the second product, whose operand `side` is the weights.
-    - `weights`: the softmax along the axes of that operand.
-    - `product`: the first product along the axes of the softmax.
+    - `node`: the second product.
+    - `side`: the index of the operand of `node` that is the weights.
+    - `weights`: that operand as a view of the softmax.
+    - `product`: the operand of the softmax as a view of the first product.
     - `context`: the number of readers of values.
     """
     first = product.node()
@@ -126,12 +127,15 @@ def match_axis_roles(
 
 
 def split_axes(weights: View, product: View) -> View | str:
-    """Return the logical axes, as a view of the axes of the softmax; or the reason why there are
-    none.
+    """Return a view of the softmax along its logical axes, or the reason why there are none.
 
-    ``weights`` is the softmax along the axes of its reader, ``product`` the first product along the
-    axes of the softmax. An axis is split where one of the products has several axes in its place,
-    such as heads that are groups of queries by key heads.
+    The logical axes are the axes of the softmax. An axis is split where one of the products has
+    several axes in its place, such as heads that are groups of queries by key heads.
+
+    **Arguments**
+
+    - `weights`: the operand of the second product, as a view of the softmax.
+    - `product`: the operand of the softmax, as a view of the first product.
     """
     groups: list[Group] = []
     shape, columns = weights.base.shape, weights.node().params["axis"]
@@ -192,11 +196,11 @@ class _AxisNumbers:
         return [i for i, group in enumerate(self.logical.groups) if group and group[0].axis == axis]
 
     def of_product(self, product: View, labels: Sequence[int]) -> dict[int, list[int]]:
-        """Return the numbers of logical axes that each label of the first product's result stands
-        for.
+        """Return the numbers of the logical axes for each einsum label of the first product's
+        result.
 
-        ``product`` is that result along the axes of the softmax. ``labels`` has the einsum's label
-        of each axis.
+        ``product`` is a view of that result along the axes of the softmax. ``labels`` has the
+        einsum's label of each axis.
         """
         view = self.logical.compose(product)
         assert view is not None, (self.logical, product)
@@ -208,10 +212,11 @@ class _AxisNumbers:
         return {label: numbers for label, numbers in table.items() if numbers}
 
     def of_weights(self, weights: View, labels: Sequence[int]) -> dict[int, list[int]]:
-        """Return the numbers of logical axes that each label of the weights stands for in the
-        second product.
+        """Return the numbers of the logical axes for each label of the weights in the second
+        product.
 
-        ``labels`` contains the einsum's label of each axis of the weights.
+        ``weights`` are the weights as a view of the softmax. ``labels`` contains the einsum's label
+        of each axis of the weights.
         """
         table: dict[int, list[int]] = {}
         for group, label in zip(weights.groups, labels, strict=True):
@@ -300,11 +305,10 @@ def _assign_roles(
 
 
 def _find_group_axes(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
-    """Return the axes of queries alone that are not their positions, but heads that share keys and
-    values.
+    """Return the axes of queries that are heads with the same keys and values.
 
-    ``unshared`` are the axes of queries that neither keys nor values have. The position axes are
-    the axes with symbolic sizes, or else the largest axis.
+    ``unshared`` are the axes of queries that neither keys nor values have. The axes with symbolic
+    sizes, or else the largest axis, are positions. The others are returned.
     """
     dynamic = [i for i in unshared if not dims.is_static(sizes[i])]
     rows = dynamic or sorted(unshared, key=lambda i: int(sizes[i]))[-1:]
@@ -312,7 +316,7 @@ def _find_group_axes(unshared: list[int], sizes: dict[int, Dim]) -> list[int]:
 
 
 def _explain_misfit(roles: AxisRoles, rank: int) -> str:
-    """Return the reason why the axes are not those of attention, or an empty string if they are.
+    """Return the reason why the axes are not those of attention, or "" if they are.
 
     Axes from ``rank`` on are not axes of the softmax.
     """

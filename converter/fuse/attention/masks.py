@@ -56,8 +56,8 @@ class Mask:
     def along(self, logical: View) -> Mask | str:
         """Return the mask with its arrays along the logical axes.
 
-        ``logical`` has these as a view of the axes of the mask. Return the reason for a near miss
-        if the arrays cannot be seen along them.
+        ``logical`` is a view of the softmax along its logical axes. Return the reason for a near
+        miss if the arrays cannot be seen along them.
         """
         terms = [t.along(logical) for t in self.terms]
         zeroed = None if self.zeroing_mask is None else self.zeroing_mask.along(logical)
@@ -105,12 +105,12 @@ def combine_masks(
 
 
 def _nonzero_reason(weights: AttentionWeights, terms: Sequence[ScoreTerm], columns: int) -> str:
-    """Return the reason why weights that are set to zero need not have been zero before, or "" if
-    they were.
+    """Return why weights that the program sets to zero may differ from zero before, or "" if they
+    cannot.
 
-    ``weights`` must have a ``zeroing_mask``. They were zero if ``terms`` fill the same scores with
-    low numbers. The reason is also "" if exactly the rows without visible scores are set to zero.
-    ``columns`` is the axis of the softmax.
+    They are zero before if ``terms`` fill the same scores with low numbers. The result is also ""
+    if exactly the rows without visible scores are set to zero. ``weights`` must have a
+    ``zeroing_mask``. ``columns`` is the axis of the softmax.
     """
     fills = [t for t in terms if isinstance(t, FillMask)]
     zeroed = weights.zeroing_mask
@@ -126,7 +126,8 @@ def _nonzero_reason(weights: AttentionWeights, terms: Sequence[ScoreTerm], colum
 
 
 def _is_of_rows(zeroed: FillMask, fill: FillMask, columns: int) -> bool:
-    """Return True if exactly the rows in which ``fill`` leaves no score visible are set to zero.
+    """Return True if ``zeroed`` sets exactly the rows to zero in which ``fill`` leaves no score
+    visible.
 
     ``columns`` is the axis of the softmax.
     """
@@ -139,8 +140,8 @@ def _absorb_fills(terms: Sequence[ScoreTerm], has_visible_rows: bool) -> Mask | 
 
     Return the reason for a near miss if there are no such numbers. ``has_visible_rows`` is True if
     every row has a visible score, or if the weights of other rows are set to zero. Otherwise a fill
-    number must be so low that it absorbs the scores that are added to it. If all fills have the
-    same higher number, it is lowered to `ABSORBING`, and a mask of float16 becomes one of float32.
+    number must be so low that a score added to it makes no difference. If all fills have the same
+    higher number, it is lowered to `ABSORBING`, and a mask of float16 becomes one of float32.
     """
     dtype = terms[0].dtype
     fills = [t for t in terms if isinstance(t, FillMask)]
@@ -215,12 +216,12 @@ def _lowest_number(term: AdditiveMask) -> float:
 
 
 def _drop_lifting(mask: Mask, has_visible_rows: bool) -> Mask:
-    """Return the mask without lifting if the sum in every row is above the lowest number of the
-    dtype.
+    """Return the mask without lifting if this makes no difference, otherwise the mask itself.
 
-    If there may be rows without visible scores (``has_visible_rows`` is False), finite fill numbers
-    are raised to achieve this. The mask is returned unchanged if a fill number is -inf then, or if
-    an added term is no constant above an eighth of the lowest number.
+    Lifting makes no difference if every row has a sum of terms above the lowest number of the
+    dtype. If there may be rows without visible scores (``has_visible_rows`` is False), finite fill
+    numbers are raised to achieve this. The mask is returned unchanged if a fill number is -inf
+    then, or if an added term is no constant above an eighth of the lowest number.
     """
     lowest = float(jnp.finfo(mask.dtype).min)
     fills = [t for t in mask.terms if isinstance(t, FillMask)]
@@ -245,11 +246,10 @@ def _raise_fill(fill: float, lowest: float) -> float:
 
 
 def _narrow(mask: Mask, has_visible_rows: bool, dtype: np.dtype) -> Mask:
-    """Return the mask in the narrower dtype of the operands if it only fills scores, and the dtype
-    has low enough numbers.
+    """Return the mask in the dtype of the operands if that is narrower and has low enough numbers.
 
-    ``dtype`` is that of the operands. It has to be bfloat16, or can be any narrower dtype if
-    ``has_visible_rows`` is true. Otherwise return the mask itself.
+    The mask may only fill scores. ``dtype`` is that of the operands. It has to be bfloat16, or can
+    be any narrower dtype if ``has_visible_rows`` is True. Otherwise return the mask itself.
     """
     fills = [t for t in mask.terms if isinstance(t, FillMask)]
     can_narrow = dtype.name == "bfloat16" or has_visible_rows

@@ -40,7 +40,7 @@ class AdditiveMask:
     def along(self, logical: View) -> AdditiveMask | None:
         """Return the mask along the logical axes, or None if its array cannot be seen along them.
 
-        ``logical`` has the logical axes as a view of the axes of the mask.
+        ``logical`` is a view of the softmax along its logical axes (`split_axes`).
         """
         view = logical.compose(self.view)
         return None if view is None else replace(self, view=view)
@@ -75,7 +75,7 @@ class FillMask:
     def along(self, logical: View) -> FillMask | None:
         """Return the mask along the logical axes, or None if its array cannot be seen along them.
 
-        ``logical`` has the logical axes as a view of the axes of the mask.
+        ``logical`` is a view of the softmax along its logical axes (`split_axes`).
         """
         view = logical.compose(self.view)
         return None if view is None else replace(self, view=view)
@@ -192,8 +192,10 @@ def _match_scores(
 
 
 def _match_product(view: View, reasons: list[str]) -> Iterator[Scores]:
-    """Yield the product as scores if ``view`` has each of its elements once; axes may be split or
-    merged."""
+    """Yield the first product as scores if ``view`` has each of its elements once.
+
+    Axes may be split or merged.
+    """
     if covers_base(view):
         yield Scores(view)
     else:
@@ -212,8 +214,10 @@ def covers_base(view: View) -> bool:
 
 
 def _match_reshaped(view: View, context: MatchContext, reasons: list[str]) -> Iterator[Scores]:
-    """Yield the scores before a reshape that splits or merges axes for a mask, for example for
-    windows."""
+    """Yield the scores before a reshape that splits or merges axes for a mask.
+
+    An example is a mask of windows.
+    """
     inner = view_of_operand(view)
     if inner is None:
         reasons.append("a reshape between the first product and the softmax is not understood")

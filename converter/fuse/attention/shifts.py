@@ -124,11 +124,10 @@ def _is_product(x: View) -> bool:
 
 
 def _shifted_axes(node: Node) -> tuple[int, ...] | None:
-    """Return the axes over which the second operand of the difference ``node`` is the maximum of
-    the first.
+    """Return the axes of the maximum in ``x - max(x)``.
 
-    Guards around the maximum and fills of hidden elements in the first operand are skipped. Return
-    None if the second operand is no such maximum.
+    ``node`` is the difference. Guards around the maximum and fills of hidden elements in ``x`` are
+    skipped. Return None for other differences.
     """
     x, highest = operands(view_of(node.out))
     if not dims.is_same_shape(node.inputs[0].shape, node.out.shape):
@@ -161,7 +160,7 @@ def _unguarded(highest: View) -> View | None:
 
 
 def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
-    """Yield the operands of an operation whose shifts also shift its result, as pairs of index and
+    """Yield the operands of an operation that pass a shift on to its result, as pairs of index and
     view.
 
     The operation may be a move, a conversion, a sum, a difference, a product with a number, or a
@@ -202,8 +201,8 @@ def _emit_unshifted(
 def shift_recogniser(strict: bool, several_rows: list[Node] | None = None) -> Recogniser:
     """Return a recogniser that drops shifts before a softmax.
 
-    With ``strict``, it keeps shifts by a maximum of several rows. Otherwise each softmax from which
-    such a shift is dropped is appended to ``several_rows``.
+    A shift is the subtraction of a maximum. With ``strict``, shifts by a maximum of several rows
+    are kept. Otherwise each softmax that loses such a shift is appended to ``several_rows``.
     """
     record = [] if several_rows is None else several_rows
     return recogniser_from(

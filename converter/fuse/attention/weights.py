@@ -81,11 +81,11 @@ def _skip_moves(view: View) -> View:
 
 
 def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
-    """Yield each operand of the base's node of which the node sets elements to zero.
+    """Yield the index of an operand of which a node sets elements to zero, and the mask of these
+    elements.
 
-    The result is the index of the operand, and the mask that selects these elements. The node is a
-    selection with zero, or a product with a converted boolean array. Nothing is yielded for other
-    nodes.
+    ``view`` is a view of the node's result. The node is a selection with zero, or a product with a
+    converted boolean array. Nothing is yielded for other nodes.
     """
     if view.op() is ops.select_n:
         yield from ((i, filled) for i, filled in match_fills(view) if filled.number == 0)
@@ -99,8 +99,8 @@ def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
 def _along_axes_of(view: View, other: View) -> View:
     """Return ``view`` along the axes of the base of ``other``.
 
-    Both views have the same logical axes. An axis of the base that ``other`` does not have is one
-    along which the result does not vary.
+    Both views have the same logical axes. The result does not vary along axes of the base that
+    ``other`` does not have.
     """
     positions = {axis: i for i, axis in enumerate(other.axes) if axis is not None}
     return view.select_axes(map(positions.get, range(other.base.rank)))

@@ -155,8 +155,8 @@ def emit_recurrent(node: Node, recurrent: RecurrentLayer, editor: Editor) -> lis
 def _move_invariant_nodes(recurrent: RecurrentLayer, editor: Editor) -> None:
     """Add the nodes of the loop's body that compute the same in each round to the graph.
 
-    Only those are added from which the weights, the inputs of the cell or the remaining loop are
-    computed.
+    Nodes are added only if the weights, the inputs of the cell or the remaining loop depend on
+    them.
     """
     graph, remaining_loop = recurrent.cell.body.graph, recurrent.remaining_loop
     needed = {id(term.weights.base) for gate in recurrent.cell.gates for term in gate}

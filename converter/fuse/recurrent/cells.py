@@ -75,7 +75,7 @@ def match_cell(body: Body, result: Value) -> RecurrentCell | str | None:
 
 
 def _is_gated(new_state: View) -> bool:
-    """Return True if a value is a sum of products in which an activation is a factor."""
+    """Return True if a value is a sum of products, and an activation is a factor of one of them."""
     factors = {factor for factors in polynomial(new_state) or {} for factor in factors}
     return any(match_activation(factor) is not None for factor in factors)
 

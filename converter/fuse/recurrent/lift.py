@@ -1,7 +1,7 @@
-"""Nodes of a loop's body, computed for all rounds at once, if no round needs the results of
-another.
+"""Compute nodes of a loop's body for all rounds at once.
 
-The rounds are the first axis of the values then.
+This needs nodes of which no round needs the results of another round. The first axis of the new
+values is the axis of rounds.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -26,8 +26,8 @@ def dependent_ids(graph: Graph, inputs: Sequence[Value]) -> set[int]:
 def find_producers(graph: Graph, outputs: Sequence[Value], among: Container[int]) -> list[Node]:
     """Return the nodes from which ``outputs`` are computed, in the order of the graph.
 
-    Only nodes with a result whose id is in ``among`` are returned, and the search does not go past
-    the others.
+    Only nodes with a result in ``among``, a set of ids, are returned. The search does not go past
+    other nodes.
     """
     needed = {id(v) for v in outputs}
     nodes = []

@@ -66,11 +66,12 @@ class RemainingLoop:
 
 
 def match_results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop | None] | str:
-    """Return which outputs of a loop the operator computes, and the loop for the other outputs.
+    """Return the outputs of a loop that the operator computes, and the loop for the other outputs.
 
-    The outputs of the operator are by their index in the loop's outputs. The loop is None if there
-    are no other outputs. Return a text, the reason for a near miss, if an output needs more of the
-    cell than the values of its first state after each round and the last values of its states.
+    The outputs of the operator are by their index in the loop's outputs. The second result is None
+    if there are no other outputs. Return a text, the reason for a near miss, if an output needs
+    more of the cell than the values of its first state after each round and the last values of its
+    states.
     """
     graph, carried = cell.body.graph, cell.body.loop.params["num_carry"]
     results_by_index: dict[int, Result] = {}
@@ -95,11 +96,15 @@ def match_results(cell: RecurrentCell) -> tuple[dict[int, Result], RemainingLoop
 
 
 def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Result | None:
-    """Match an output of a loop's body that is the new value of state ``index`` of the cell.
+    """Return an output of a loop's body as a `Result` if it is the new value of state ``index``.
 
-    ``value`` is the output. Return it as a `Result`, also if the state is transposed, or None if it
-    is another value. ``stacked`` is True if the loop returns the output of each round, and False if
-    it carries it.
+    The state may be transposed. Return None for another value.
+
+    Arguments:
+        cell: the matched cell.
+        index: the index of the state.
+        value: the output of the body.
+        stacked: True if the loop returns the output of each round, False if it carries it.
     """
     state, value_view = cell.results[index], furthest_view(view_of(value))
     value_groups, state_groups = (

@@ -51,10 +51,12 @@ def match_activation(view: View) -> Activation | None:
 class GateTerm:
     """A term of a gate: the product of ``source`` and ``weights``, or a bias in ``weights``.
 
-    The kinds are "x" for an input, "h" for the state, "bias", and "reset" for the state times
-    ``gate``, which the weights then multiply. In a term of another kind with a ``gate``, that gate
-    multiplies the term. A source has the elements that the product sums over along ``INNER``, as
-    the weights have them. If ``negative``, the term is subtracted.
+    - `kind`: "x" for an input, "h" for the state, "bias", or "reset" for the state times ``gate``.
+      The weights multiply that product.
+    - `weights`, `source`: the operands of the product. Both have the summed axis along ``INNER``.
+    - `gate`: for the kind "reset" the gate of the state, for other kinds a gate that multiplies the
+      full term. None without a gate.
+    - `negative`: whether the term is subtracted.
     """
 
     kind: str
@@ -87,11 +89,11 @@ class Body:
         return tuple(range(self.state.rank))
 
     def select(self, value: Value, axes: Sequence[int] | None = None) -> View:
-        """Return a value as a view along the logical axes, from the earliest value with these
-        elements.
+        """Return a value as a view along the logical axes.
 
-        ``axes`` contains the logical axis for each axis of the value; by default they are those of
-        the state. The view does not vary along the other logical axes.
+        The base of the view is the earliest value with these elements. ``axes`` contains the
+        logical axis for each axis of the value; by default they are those of the state. The view
+        does not vary along the other logical axes.
         """
         positions: list[int | None] = [None] * (self.state.rank + 2)
         for i, axis in enumerate(self.state_axes if axes is None else axes):
@@ -175,9 +177,9 @@ class Reader:
         return None
 
     def _match_unweighted(self, view: View) -> list[GateTerm] | None:
-        """Return an input that is added without weights as a product with the identity matrix, or
-        with ones if it is the same for all features.
+        """Return an input that is added without weights as a product with weights of ones.
 
+        The weights are the identity matrix, or ones if the input is the same for all features.
         Return None if the value is no input, or if it is a part of one.
         """
         feature = self.body.feature
@@ -193,10 +195,9 @@ class Reader:
         return [replace(term, weights=weights)]
 
     def _match_product(self, view: View) -> list[GateTerm] | None:
-        """Return the terms of a product of a value that differs among rounds and weights that do
-        not.
+        """Return the terms of a product with weights, or None for other products.
 
-        Return None for other products.
+        One factor differs among the rounds of the loop; the weights do not.
         """
         node = view.node()
         factors = _align_einsum_operands(view)
@@ -229,8 +230,10 @@ class Reader:
         return None if term is None else [replace(term, weights=furthest_view(weights))]
 
     def _match_concatenated(self, source: View, weights: View) -> list[GateTerm] | None:
-        """Return the terms of the product of a concatenation with weights, or None if a part is no
-        source."""
+        """Return the terms of the product of a concatenation with weights.
+
+        Return None if a part of the concatenation is no source of a term (`_match_source`).
+        """
         terms: list[GateTerm] = []
         offset = 0
         for value in source.node().inputs if source.has_full_axes else ():

@@ -1,4 +1,5 @@
-"""Rotations written as ``x * cos + rotate(x) * sin``, where ``rotate`` joins ``-b`` and ``a``."""
+"""Rotations written as ``x * cos + rotate(x) * sin``, where ``rotate`` maps the halves (a, b) of x
+to (-b, a)."""
 
 from converter.fuse.match import MatchContext
 from converter.fuse.product_terms import product
@@ -16,11 +17,12 @@ from converter.ir.moves import furthest_view
 
 
 def match_rotate_half_form(node: Node, context: MatchContext) -> MatchedRotation | str | None:
-    """Match a sum or difference of ``x * cos`` and ``rotate(x) * sin``, where ``rotate`` joins -b
-    and a.
+    """Match ``x * cos + rotate(x) * sin`` or a difference of these, where ``rotate`` maps the
+    halves (a, b) of x to (-b, a) or (b, -a).
 
-    The tables have the full width; their halves have to be equal. Return the rotation, a text with
-    the reason for a near miss, or None for other nodes.
+    The halves are the first and second one, or the even and odd elements. ``cos`` and ``sin`` are
+    as wide as x, and their two halves have to be equal. Return the rotation, a text with the reason
+    for a near miss, or None for other nodes.
     """
     terms = signed_products(view_of(node.out), context)
     for (sign, value_factors), (other, rotated_factors) in (terms, terms[::-1]) if terms else ():

@@ -1,11 +1,11 @@
-"""Rotations written as products with matrices of two.
+"""Rotations written as products with 2 x 2 matrices.
 
     y[i] = sum_j matrix[i, j] * x[j],    matrix = [[cos, -sin], [sin, cos]]
 
 where ``x`` is a value whose width is split into pairs. The product is an einsum, the sum of a
-product along the axis ``j``, or ``matrix[..., 0] * x[0] + matrix[..., 1] * x[1]`` as FLUX [Black
-Forest Labs, ``apply_rope``] has it. Matrices that are rotations only by their numbers are compared
-by these.
+product along the axis ``j``, or ``matrix[..., 0] * x[0] + matrix[..., 1] * x[1]`` as in FLUX [Black
+Forest Labs, ``apply_rope``]. If only the numbers of the matrices show that they are rotations, the
+numbers are compared.
 """
 
 from collections.abc import Iterator
@@ -134,7 +134,7 @@ def _contracted_operands(node: Node) -> Iterator[tuple[View, View]]:
 def _sums_of_columns(node: Node, pairs: list[int], context: MatchContext) -> Iterator[PairProduct]:
     """Yield each way to see a sum of two products as ``matrix[:, 0] * x[0] + matrix[:, 1] * x[1]``.
 
-    ``pairs`` are the axes of size two, of which one has the rows of the matrices.
+    ``pairs`` are the axes of size two. One of them has the rows of the matrices.
     """
     terms = signed_products(view_of(node.out), context)
     for (sign, one), (other_sign, other) in (terms, terms[::-1]) if terms else ():
@@ -236,8 +236,9 @@ def _match_equal_entries(
 ) -> EmitValue | None:
     """Return a function that emits the entry ``one`` if it equals ``sign * other``, otherwise None.
 
-    Each entry is a sign and a view, of which it is the product. ``shape`` is the shape along the
-    axes of the views. The emitted array has size 1 where the entry does not vary.
+    An entry is a pair ``(sign, view)`` with the value ``sign * view``. No view may be None. All
+    signs are 1 or -1. ``shape`` is the shape along the axes of the views. The emitted array has
+    size 1 along the axes on which ``one`` does not vary.
     """
     (first_sign, first), (second_sign, second) = one, other
     assert first is not None and second is not None

@@ -42,10 +42,10 @@ def find_rotary_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tup
 
 
 def _swap_negates_half(node: Node) -> bool | None:
-    """Return True if a concatenation swaps the halves of a value and negates one, False if it
-    negates none.
+    """Match a concatenation that swaps the halves of a value, and may negate them.
 
-    It is False as well if both are negated. Return None if the node swaps no halves.
+    Return True if one of the halves is negated. Return False if none or both are. Return None if
+    the node swaps no halves.
     """
     join = match_joined_halves(view_of(node.out)) if len(node.inputs) == 2 else None
     if join is None:
@@ -58,11 +58,11 @@ def _swap_negates_half(node: Node) -> bool | None:
 
 
 def _find_unsigned_swaps(node: Node, swapped: dict[int, bool]) -> Iterator[Node]:
-    """Yield the concatenations of swapped halves in one term of a sum, if the other term is a
-    multiple of the same value.
+    """Yield concatenations of swapped halves of a value that are added to a multiple of the same
+    value.
 
-    ``node`` is the sum or difference. ``swapped`` maps the id of a concatenation to whether one of
-    its swapped halves is negated. Only concatenations without such a sign are yielded.
+    ``node`` is the sum or difference. ``swapped`` has the result of `_swap_negates_half` by the id of a
+    concatenation: True if one of its halves is negated. Only concatenations with False are yielded.
     """
     terms = [term for v in node.inputs if (term := v.producer_if(ops.mul)) is not None]
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
@@ -96,8 +96,10 @@ def _factor_sets(node: Node, context: MatchContext) -> Iterator[Key]:
 
 
 def _crossings(node: Node, context: MatchContext) -> Iterator[Key]:
-    """Yield the factors of ``b * c + a * s`` for a node ``a * c - b * s`` if ``a`` and ``b`` are
-    parts of one value."""
+    """Yield the factors of ``b * c + a * s`` for a node ``a * c - b * s``.
+
+    ``a`` and ``b`` must be parts of one value.
+    """
     first, second = _factor_pairs(node, context) or ([], [])
     for a, c in (first, first[::-1]) if first else ():
         for b, s in (second, second[::-1]):

@@ -143,8 +143,8 @@ def _list_units(source: StatedSource, skipped_files: Counter[str]) -> Iterator[S
 
 
 def _subtract(pictures: pa.Table, others: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows of `pictures` whose values in these columns are those of no row of
-    `others`."""
+    """Return the rows of `pictures` that are not in `others`. Rows are compared by these
+    columns."""
 
     def join_columns(table: pa.Table) -> pa.ChunkedArray:
         texts = (pc.cast(table[name], pa.string()) for name in columns)

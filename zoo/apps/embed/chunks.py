@@ -53,7 +53,7 @@ Task = Chunk | int
 
 @dataclass
 class PendingRow:
-    """The values of a row by column, some of which may not be computed yet.
+    """The values of a row by column. Some of them may not be computed yet.
 
     - `feeds`: the arrays for the network; None if the picture cannot be read or is unchanged, and
       after the network has run.

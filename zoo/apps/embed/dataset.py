@@ -188,12 +188,15 @@ class Dataset:
         return transaction.operation
 
     def delete(self, condition: str) -> None:
-        """Delete the rows for which an SQL condition is true."""
+        """Delete the rows for which an SQL condition is true. **Raises** `BadOutput`."""
         with lance_writing(self.path):
             self.table.delete(condition)
 
     def set_description(self, description: Description, vectors: pa.Field) -> None:
-        """Store another description, and add the column of its vectors, with nulls, if missing."""
+        """Store another description. Add the column of its vectors, with nulls, if it is missing.
+
+        **Raises** `BadOutput`.
+        """
         with lance_writing(self.path):
             if vectors.name not in self.table.schema.names:
                 self.table.add_columns(pa.schema([vectors]))
@@ -205,7 +208,7 @@ class Dataset:
     def clean(self) -> None:
         """Remove fragments that were never committed, and old versions except tagged ones.
 
-        No worker may be writing to the dataset.
+        No worker may be writing to the dataset. **Raises** `BadOutput`.
         """
         with lance_writing(self.path):
             self.table.cleanup_old_versions(

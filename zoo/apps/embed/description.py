@@ -84,7 +84,11 @@ class Description(StatedNetwork):
         return *self.columns, *(network.column for network in self.appended)
 
     def changed(self, **changes: object) -> Self:
-        """Return a copy with other values of some fields. The copy is validated."""
+        """Return a copy with new values for some fields.
+
+        Names that are no fields are ignored. **Raises** `ValidationError` of pydantic if a new
+        value is not valid.
+        """
         return type(self).model_validate(dict(self) | changes)
 
 

@@ -41,10 +41,10 @@ IMAGE_COLUMNS = ("image", "jpg", "jpeg", "png", "webp", "picture", "bytes")
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pictures of one source that one worker embeds, and whose rows one commit adds.
+    """Pictures of one source that one worker embeds. One commit adds their rows.
 
-    - `names`: pictures of a folder or list, or the path and the stamp of an archive, of which all
-      pictures belong to the chunk.
+    - `names`: pictures of a folder or list, or the path and the stamp of an archive. All pictures
+      of an archive belong to one chunk.
     - `has_rows`: whether the dataset may have rows of pictures of this source.
     """
 

@@ -66,9 +66,13 @@ class RowColumns:
 
     @cached_property
     def prefix_tokens(self) -> int:
-        """The number of tokens before the patches.
+        """The number of rows of `last_hidden_state` before the patches.
 
-        **Raises** `BadRequest` if the network has no tokens.
+        They are the class and register tokens of a vision transformer, and the mean of the map of a
+        ConvNeXt. The number is 0 if there are none.
+
+        **Raises** `BadRequest` if the network does not return the features of one picture: a
+        detector or a segmenter, for example.
         """
         config = entry_of_manifest(self.network.manifest).config
         if not architecture_of(config).gives_features:

@@ -92,7 +92,8 @@ def _query_vector(table: VectorTable, request: SearchRequest, row: int | None) -
 
 
 def _picture_vector(table: VectorTable, picture: Picture, model: Path | None) -> Float32:
-    """Return the vector `[1, dim]` of a picture, which is read as those of the rows were."""
+    """Return the vector `[1, dim]` of a picture. It is read in the same way as the pictures of the
+    rows."""
     network = _find_table_network(table, model)
     smallest = network.smallest_sides if table.description.draft else None
     if isinstance(picture, str | os.PathLike):

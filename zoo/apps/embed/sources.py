@@ -117,12 +117,16 @@ def expand_braces(text: str) -> list[str]:
 
 
 def is_url(path: str) -> bool:
-    """Return whether a path is a URL, which fsspec opens."""
+    """Return True if a path is a URL, which fsspec opens: it contains `://`."""
     return "://" in path
 
 
 def file_system(path: str) -> Any:
-    """Return fsspec's file system for a path or URL. **Raises** `BadRequest`."""
+    """Return fsspec's file system for a path or URL.
+
+    **Raises** `BadRequest` if fsspec does not support the URL's protocol, or lacks a package for
+    it.
+    """
     try:
         return fsspec.url_to_fs(path)[0]
     except (ValueError, ImportError) as error:
@@ -130,7 +134,11 @@ def file_system(path: str) -> Any:
 
 
 def open_source(path: str) -> BinaryIO:
-    """Open a file or URL for reading bytes. **Raises** `OSError`, or `BadRequest` for no URL."""
+    """Open a file or URL for reading bytes.
+
+    A text that contains `://` is a URL. **Raises** `OSError` if it cannot be opened, and
+    `BadRequest` if fsspec does not support the URL's protocol.
+    """
     if is_url(path):
         return cast(BinaryIO, file_system(path).open(path, "rb"))
     return open_regular(path)

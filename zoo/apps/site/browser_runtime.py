@@ -98,12 +98,13 @@ def write_package(
 
 
 def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
-    """Copy the files of a package to the folder `target`.
+    """Copy the files of a package to the folder `target`, which must exist.
 
-    `source` is the unpacked package, or npm's archive. Digests are not compared.
+    `source` is the folder of the unpacked package, or npm's archive. The files are read from its
+    folder `dist`. Digests are not compared.
 
     **Raises** `BadFile` if the archive cannot be read or lacks a file, and `FileNotFoundError` if
-    `source` or a file of the unpacked package does not exist.
+    `source`, `target` or a file of the unpacked package does not exist.
     """
     if source.is_dir():
         for name in package.files:

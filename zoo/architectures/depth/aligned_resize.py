@@ -36,9 +36,11 @@ def resize_aligned(x: Map, size: Sequence[Size]) -> Float[Array, "channels h w"]
 
 @partial(jax.jit, static_argnames="size")
 def _resize_aligned(x: Map, size: tuple[Size, ...]) -> Float[Array, "channels h w"]:
-    """Return the map resized bilinearly to the (height, width) `size`, so that its corner pixels
-    are the corner pixels of the result, as in `resize_aligned`. The recogniser for ONNX finds calls
-    of this jitted function by its name."""
+    """Return the map resized bilinearly to the (height, width) `size`, with its corner pixels as
+    the corner pixels of the result.
+
+    The recogniser for ONNX finds calls of this jitted function by its name.
+    """
     for axis, count in enumerate(size, start=1):
         weights = _weights(x.shape[axis], count).astype(x.dtype)
         product = jnp.tensordot(x, weights, (axis, 0), precision="highest")
@@ -71,8 +73,10 @@ def _(node: Node, editor: Editor) -> list[Value] | None:
 
 
 def _candidates(shape: Shape, result: Shape) -> Iterator[Candidate[None]]:
-    """Yield `(None, function)`, where a call must equal the function: `_resize_aligned` to the
-    height and width of the shape `result`. Yield nothing if `shape`, that of the operand, does not
-    have three axes."""
+    """Yield the pair of None and the function that a call must equal.
+
+    The function is `_resize_aligned` to the height and width of the shape `result`. Nothing is
+    yielded if `shape`, that of the operand, does not have three axes.
+    """
     if len(shape) == 3:
         yield None, partial(_resize_aligned, size=result[1:])

@@ -283,8 +283,8 @@ class Deim(BackboneNetwork):
 
     @property
     def stride(self) -> int:
-        """Number of pixels of which a picture's sides must be multiples: the side of the square
-        that one pixel of the smallest map covers."""
+        """Number, in pixels, that must divide the sides of a picture: the side of the square that
+        one pixel of the smallest map covers."""
         return STRIDE
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Detections:
@@ -316,8 +316,7 @@ class Deim(BackboneNetwork):
         return Detections(pointwise(self.class_heads[-1], x) + self.rate_boxes(edges), boxes)
 
     def fuse_maps(self, pixel_values: Float[Array, "3 H W"]) -> list[AnyMap]:
-        """Return three maps of the picture, of which each has half the height and width of the one
-        before.
+        """Return three maps of the picture. Each has half the height and width of the one before.
 
         A map is computed from the patches of one block of the backbone, resized to the size of the
         map, and from the adapter's details of the same size.

@@ -31,14 +31,18 @@ of all heads."""
 
 
 def _read_heads(config: DecoderConfig, shapes: Shapes) -> int:
-    """Return the number of attention heads that a decoder of the checkpoint's width has, if each
-    head has as many channels as in `config`; at least 1. No leaf determines the number."""
+    """Return the number of attention heads of a decoder of the checkpoint's width, at least 1.
+
+    No leaf determines the number. Each head is assumed to have as many channels as in `config`.
+    """
     return length(shapes, CLASS_HEAD, 1) * config.heads // config.dim or 1
 
 
 def _read_sampling_heads(config: DecoderConfig, shapes: Shapes) -> int:
-    """Return the number of sampling heads that a decoder of the checkpoint's width has, if each
-    head has as many channels as in `config`; at least 1. No leaf determines the number."""
+    """Return the number of sampling heads of a decoder of the checkpoint's width, at least 1.
+
+    No leaf determines the number. Each head is assumed to have as many channels as in `config`.
+    """
     return length(shapes, CLASS_HEAD, 1) * config.sampling_heads // config.dim or 1
 
 

@@ -321,8 +321,7 @@ class RfDetr(BackboneNetwork):
 
     @property
     def stride(self) -> int:
-        """Number of pixels of which a picture's sides must be multiples: one patch in each
-        window."""
+        """Number, in pixels, that must divide the sides of a picture: one patch in each window."""
         return self.backbone.stride * self.windows
 
     def __call__(self, pixel_values: Float[Array, "3 H W"]) -> Detections:

@@ -133,9 +133,11 @@ class TextTransformer(Network):
         return jnp.take(self.pos_embed, jnp.arange(tokens), axis=0, mode="clip")
 
     def make_mask(self, tokens: Size, is_text: Bool[Array, " tokens"] | None) -> Mask | None:
-        """Return the mask `[tokens, tokens]`, or `[1, tokens]` if it is the same for all tokens,
-        which is True where the token of the row may attend to that of the column. Return None if
-        all tokens attend to all.
+        """Return the mask of attention, which is True where the token of the row may attend to that
+        of the column.
+
+        Its shape is `[tokens, tokens]`, or `[1, tokens]` if it is the same for all tokens. Return
+        None if all tokens attend to all.
 
         **Arguments:**
 
@@ -276,8 +278,10 @@ class DualEncoder(Network):
 
 
 def unit_vector(vector: Float[Array, " dim"] | None) -> Float[Array, " dim"]:
-    """Return the vector scaled to length 1; NaN for a vector of zeros. **Raises** `ValueError` for
-    None, which a network returns that does not pool."""
+    """Return the vector scaled to length 1; NaN for a vector of zeros.
+
+    **Raises** `ValueError` for None, the result of a network that does not pool.
+    """
     if vector is None:
         raise ValueError(
             "the network has no pooler_output to compare: set `pool` in its configuration"

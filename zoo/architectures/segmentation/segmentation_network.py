@@ -161,13 +161,13 @@ class Eomt(BackboneNetwork):
         self, masks: Float[Array, "masks height2 width2"], height: Size, width: Size
     ) -> Mask:
         """Return the attention mask in which a query may not attend to patches outside its own
-        mask. It has a row and a column for each query and token, and is True where the row may
-        attend to the column.
+        mask.
 
-        All other tokens attend to all tokens, and queries attend to all tokens before the patches.
-        A patch is in a query's mask if the mean of the pixels in the middle of the patch is
-        positive: the value of torch's bilinear interpolation of the mask to the grid of patches,
-        without antialiasing.
+        It has a row and a column for each query and token, and is True where the row may attend to
+        the column. All other tokens attend to all tokens, and queries attend to all tokens before
+        the patches. A patch is in a query's mask if the mean of the pixels in the middle of the
+        patch is positive. This is the value of torch's bilinear interpolation of the mask to the
+        grid of patches, without antialiasing.
 
         **Arguments:**
 

@@ -45,8 +45,10 @@ FIRST_BLOCK = "blocks.0.blocks.0."
 
 
 def _ratio(config: SwinConfig, shapes: Shapes) -> float:
-    """Return the ratio of the channels inside the feed-forward network of a checkpoint's first
-    block to the channels that its patch embedding gives to a token; 0 if it has no such block."""
+    """Return the ratio of channels inside a checkpoint's feed-forward networks to those of a token.
+
+    It is read from the first block and the patch embedding. It is 0 if there is no such block.
+    """
     return length(shapes, f"{FIRST_BLOCK}mlp.fc1.weight") / (length(shapes, PATCHES) or 1)
 
 

@@ -81,10 +81,11 @@ def distance_indices(window: TwoInts) -> Int[np.ndarray, "pixels pixels"]:
 
 
 def label_regions(size: Size, window: int, shift: int) -> Int[Array, " size"]:
-    """Return a label for each index along an axis of a shifted map: 0 for the first pixels, 1
-    within the last window, and 2 for the pixels that the shift has moved to the end.
+    """Return a label for each index along an axis of a shifted map.
 
-    Pixels of a window with different labels were not neighbours before the shift.
+    The label is 0 for the first pixels, 1 within the last window, and 2 for the pixels that the
+    shift has moved to the end. Pixels of a window with different labels were not neighbours before
+    the shift.
 
     **Arguments:**
 
@@ -186,7 +187,11 @@ def attend_with_bias(
     v: Float[Array, "heads pixels head_dim"],
     bias: Float[Array, "heads pixels pixels"],
 ) -> Float[Array, "pixels dim"]:
-    """Return `softmax(Q Kᵀ + bias) V` of every head, with the results of the heads concatenated."""
+    """Return `softmax(Q Kᵀ + bias) V` of every head, with the results of the heads concatenated.
+
+    The scores are not divided by `√head_dim`: `q` and `k` are scaled before. The softmax is
+    computed in float32.
+    """
     scores = (jnp.einsum("hqd,hkd->hqk", q, k) + bias).astype(jnp.float32)
     return weighted_means(jax.nn.softmax(scores, axis=-1).astype(q.dtype), v)
 

@@ -97,9 +97,11 @@ def _pooled_by_timm(config: ViTConfig, pool: str) -> ViTConfig:
 def _with_training_grid(
     positions: LearnedPositions, config: ViTConfig, settings: Settings | None
 ) -> LearnedPositions:
-    """Return the learned positions with the grid of the training pictures, if settings state that
-    these were not square and the table has as many rows as the grid. Otherwise return the positions
-    unchanged."""
+    """Return the learned positions with the grid of training pictures that were not square.
+
+    The settings have to state the size of these pictures, and the table has to have as many rows
+    for patches as the grid. Otherwise return the positions unchanged.
+    """
     sides = settings_section(config, settings).trained_on if settings else ()
     rows, columns = (side // config.patch_size for side in sides or (0, 0))
     if rows == columns or rows * columns != positions.patches:

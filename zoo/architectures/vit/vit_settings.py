@@ -187,12 +187,12 @@ def vit_class(config: ViTConfig) -> TransformersClass:
 
 
 def _has_no_options(config: ViTConfig) -> bool:
-    """Return True if a network has learned positions and none of the options that transformers'
-    classes with learned positions lack.
+    """Return True if a network has learned positions and no option that transformers' classes for
+    them lack.
 
-    These are rotary positions, a norm before the blocks, norms of queries and keys, a final norm of
-    the pooled vector, patches without a bias, and a table of positions without a row for the class
-    token that the network has.
+    The options are rotary positions, a norm before the blocks, norms of queries and keys, a final
+    norm of the pooled vector, patches without a bias, and a table of positions without a row for
+    the class token that the network has.
     """
     positions = config.positions
     if positions is None or config.rope is not None or positions.cls_token != config.cls_token:

@@ -228,9 +228,11 @@ def _with_norms(config: ViTConfig, shapes: Shapes) -> ViTConfig:
 
 
 def _with_pool(config: ViTConfig, shapes: Shapes) -> ViTConfig:
-    """Return the configuration with the pooling that the tensors of a checkpoint imply: attention
-    if they have its query, the mean if there is a norm of the pooled vector or no class token,
-    otherwise the class token. `pooled_norm` is set too."""
+    """Return the configuration with the pooling that the tensors of a checkpoint imply.
+
+    It is attention if they have its query, the mean if there is a norm of the pooled vector or no
+    class token, and otherwise the class token. `pooled_norm` is set too.
+    """
     pooled_norm = shapes(f"{AVERAGED_NORM}.weight") is not None
     if shapes("attn_pool.latent") is not None:
         return replace(config, pool="attention", pooled_norm=pooled_norm)
@@ -307,8 +309,12 @@ def timm_norm_eps(config: ViTConfig, architecture: str) -> float:
 
 
 def find_unsupported_timm_option(architecture: str) -> str:
-    """Return the argument of timm's model class, such as `norm_layer`, that the architecture with
-    this name uses and that no network of the zoo supports; empty if there is none."""
+    """Return an argument of timm's model class that no network of the zoo supports, such as
+    `norm_layer`.
+
+    `architecture` is the name of a timm architecture that uses the argument. The result is empty if
+    there is none.
+    """
     options = (
         option for name, option in UNSUPPORTED_TIMM_OPTIONS.items() if name.fullmatch(architecture)
     )

@@ -52,8 +52,8 @@ def read_class_names(
     settings: Settings | None,
     checkpoint: Checkpoint,
 ) -> ClassNames:
-    """Return the class names that a checkpoint stores for its network, with warnings about stored
-    names that had no effect.
+    """Return the class names that a checkpoint stores for its network, and warnings about unused
+    names.
 
     The names are read from the settings, or else from tables that a training script saved in the
     checkpoint. The first names that fit the number of classes are returned. Names before them cause
@@ -153,8 +153,8 @@ def _read_from_tables(checkpoint: Checkpoint, warnings: list[str]) -> Iterator[S
 
 
 def _are_published_names(numbered: StoredClassNames, entry: ModelInfo, config: Config) -> bool:
-    """Return whether names are those of the published network, but without the names for numbers
-    that stand for no class.
+    """Return whether names are those of the published network without the entries that are no
+    classes.
 
     RF-DETR counts COCO's 80 classes up to 90, and its own files list their names one by one.
     """
@@ -164,8 +164,8 @@ def _are_published_names(numbered: StoredClassNames, entry: ModelInfo, config: C
 
 
 def _describe_wrong_count(numbered: StoredClassNames, classes: int) -> str:
-    """Return the sentence that names belong to a network with another number of classes than
-    `classes`, or an empty string if they fit."""
+    """Return a sentence if stored names do not fit the number of classes, otherwise an empty
+    string."""
     count = len(numbered.names)
     is_wrong = (
         count != classes if numbered.is_complete else not set(numbered.names) <= {*range(classes)}
@@ -206,8 +206,11 @@ def _join_numbers(numbers: list[int]) -> str:
 
 
 def _warn_about_counts(settings: Settings | None, classes: int) -> Iterator[str]:
-    """Yield a warning for each number of classes in the settings that differs from `classes`, that
-    of the classifier."""
+    """Yield a warning for each number of classes in the settings that differs from the
+    classifier's.
+
+    `classes` is the number of classes of the classifier.
+    """
     extra = (settings and settings.model_extra) or {}
     for name in ("num_labels", "num_classes"):
         if type(count := extra.get(name)) is int and count != classes:

@@ -301,8 +301,8 @@ class Processor(Model, extra="allow"):
 
     @property
     def _multiple(self) -> int | None:
-        """Number of pixels of which the sides of pictures are multiples, or None if all pictures
-        get the same size."""
+        """Number that divides the sides of all pictures, in pixels. None if all pictures get the
+        same size."""
         if self.kind.counts_patches:
             return self.patch_size
         return (self.ensure_multiple_of or 1) if self._keeps_proportions else None

@@ -171,7 +171,14 @@ def golden_errors(side: str, errors: Mapping[str, float], limit: float) -> list[
 
 
 def difference_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the records of `golden_errors` as a table with a title."""
+    """Return a table with the largest absolute difference of each output from the golden numbers.
+
+    **Arguments:**
+
+    - `title`: the title of the table.
+    - `rows`: records of `golden_errors`. Each becomes a row: what was compared, the output, its
+      difference, the limit, and `ok` or `FAILED`. A difference of None is shown as `NaN`.
+    """
     cells = []
     for row in rows:
         error = "NaN" if row["max_abs"] is None else f"{row['max_abs']:.1e}"

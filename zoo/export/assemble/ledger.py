@@ -26,11 +26,11 @@ class Ledger:
     """
 
     def __init__(self, folder: Path, header: Manifest, variants: Sequence[str], force: bool):
-        """Start with the files of an earlier build in the folder that are intact and were made by
-        the same versions of the tools.
+        """Start with the intact files of an earlier build in the folder.
 
-        Start without files with `force`, and after a build by other versions whose variants are all
-        among `variants`. Nothing is written.
+        The build has to be by the same versions of the tools. Start without files with `force`, and
+        also after a build by other versions if this build replaces all its variants. Nothing is
+        written.
 
         **Raises** `BadOutput` if the folder holds a build of another model, of other weights or
         with other inputs and outputs (`IDENTITY`), a build by other versions with variants that

@@ -122,10 +122,9 @@ def audit_export(
 
 
 def _find_variant(manifest: Manifest, file: str) -> str:
-    """Return the name of the manifest's variant whose ONNX file has the path `file`, as the
-    manifest states it.
+    """Return the name of the variant in the manifest that has the ONNX file `file`.
 
-    **Raises** `BadFile` if no variant has this file.
+    `file` is the path in the manifest. **Raises** `BadFile` if no variant has this file.
     """
     names = {variant.file: name for name, variant in manifest.variants.items()}
     if file not in names:

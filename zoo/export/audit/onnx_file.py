@@ -126,10 +126,10 @@ def open_model(
 
 
 def warn_about_runtime(minimum: str | None, loads: bool) -> Iterator[Finding]:
-    """Yield a finding if the installed ONNX Runtime is older than `minimum`, the oldest version in
-    which the file was right.
+    """Yield a finding if the installed ONNX Runtime is older than `minimum`.
 
-    `loads` is whether the file loads in the installed version. The finding passes if it does.
+    `minimum` is the oldest version in which the file was right. `loads` is whether the file loads
+    in the installed version. The finding passes if it does.
     """
     if minimum and is_older(runtime.RELEASE, minimum):
         advice = "" if loads else ": install that or a newer one"

@@ -180,11 +180,11 @@ class ScaledRows(FixedColumns):
     def emit_product(
         self, product: FloatProduct, integers: ir.Value, scales: ir.Value
     ) -> list[ir.Node]:
-        """Return the new nodes that divide the rows of the activation, multiply them by the stored
-        matrix, and multiply the rows of the result by the divisors.
+        """Return the new nodes of a product with scaled rows.
 
-        If another product has divided the rows of the same activation already, its nodes are used
-        again and not returned.
+        They divide the rows of the activation, multiply them by the stored matrix, and multiply the
+        rows of the result by the divisors. If another product has divided the rows of the same
+        activation already, its nodes are used again and not returned.
         """
         division = [] if product.left in self.rows else self._divide(product.left)
         largest, ratios = self.rows[product.left]

@@ -16,10 +16,10 @@ Change = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
 def is_parameter(value: ir.Value | None, rank: int) -> bool:
-    """Return whether a value is a float32 or float16 initializer with `rank` axes that exactly one
-    node reads.
+    """Return whether a value is a float initializer with `rank` axes that exactly one node reads.
 
-    False also for None, which stands for a missing input.
+    Its dtype is float32 or float16. The result is False also for None, which stands for a missing
+    input.
     """
     if value is None or not value.is_initializer() or value.dtype not in FLOAT_TYPES:
         return False

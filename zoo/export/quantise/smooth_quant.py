@@ -42,7 +42,7 @@ def smooth_activations(model: ir.Model) -> dict[str, Floats]:
 
 
 def _channel_divisors(parameters: Sequence[ir.Value], matrices: Sequence[ir.Value]) -> Floats:
-    """Return a divisor for each channel that makes the channel and the matrices' row for it equally
+    """Return a divisor for each channel: it makes the channel and its row in the matrices equally
     large.
 
     `parameters` are the scale and shift of a norm, and `matrices` are those that read its result.
@@ -84,8 +84,8 @@ def _affine_parameters(node: ir.Node) -> list[ir.Value]:
 
 
 def _is_read_once(node: ir.Node) -> bool:
-    """Return whether a node is a `Mul` whose result exactly one node reads and which is no output
-    of the graph."""
+    """Return whether a node is a `Mul` with exactly one reader, and its result is no output of the
+    graph."""
     (value,) = node.outputs
     return node.op_type == "Mul" and len(value.uses()) == 1 and not value.is_graph_output()
 
