@@ -61,8 +61,8 @@ def _find_unsigned_swaps(node: Node, swapped: dict[int, bool]) -> Iterator[Node]
     """Yield concatenations of swapped halves of a value that are added to a multiple of the same
     value.
 
-    ``node`` is the sum or difference. ``swapped`` has the result of `_swap_negates_half` by the id of a
-    concatenation: True if one of its halves is negated. Only concatenations with False are yielded.
+    ``node`` is the sum or difference. ``swapped`` has the result of `_swap_negates_half` by the id
+    of a concatenation. Only concatenations with False are yielded.
     """
     terms = [term for v in node.inputs if (term := v.producer_if(ops.mul)) is not None]
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
