@@ -146,9 +146,9 @@ def draw_cases(
         traced, noise = _trace_reference(model, call, [])
         params = noise.params if noise is not None else None
         assert traced is not None
-        drawn, coverage = draw_steered_samples(
-            model.graph, traced, params, seed, allows_extra=not model.report.fails_verification
-        )
+        allows_extra = not model.report.fails_verification
+        with _translate_evaluation_errors("drawn", model.graph.inputs):
+            drawn, coverage = draw_steered_samples(model.graph, traced, params, seed, allows_extra)
         if len(drawn) > BASIC_SEEDS and any(node.bodies for node in traced.nodes):
             run = _compile_if_traceable(call)
     else:
@@ -213,8 +213,8 @@ def _translate_evaluation_errors(name: str, inputs: Sequence[Any]) -> Iterator[N
     """
     try:
         yield
-    except (jax.errors.JaxRuntimeError, MemoryError) as error:
-        shapes = ", ".join(str(list(np.shape(x))) for x in inputs)
+    except (jax.errors.JaxRuntimeError, MemoryError, OverflowError) as error:
+        shapes = ", ".join(str(list(x.shape)) for x in inputs)
         first_line = str(error).partition("\n")[0]
         raise CheckError(
             f"JAX cannot evaluate the function on {name} inputs of {shapes}: {first_line}"

@@ -166,6 +166,8 @@ def _compared(program: Program, export: converter.Export, reference: Callable[..
     except converter.CheckError as error:
         if isinstance(error.__cause__, IN_ONNX_RUNTIME):
             return _unfit(program, error.__cause__)
+        if isinstance(error.__cause__, OverflowError) and _raises(program, OverflowError):
+            return Outcome("invalid", str(error))
         kind = "no rounds" if NOTHING.match(str(error)) and "scan" in str(program) else "wrong"
         return Outcome(kind, str(error), "type")
     except ANY as error:

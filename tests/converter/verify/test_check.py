@@ -521,3 +521,19 @@ def test_the_repr_shows_the_difference():
     verdict.differences.append(Difference("given", "all", "y", (0, 1), "2.0", "1.0", False))
     verdict["y"], verdict.elements["y"] = Errors(1.0, 1.0, 1.0), Elements(6, 0, 0)
     assert "not passed, 1 differences: y[0, 1] is 2.0 in ONNX Runtime" in repr(verdict)
+
+
+def test_a_function_that_jax_cannot_evaluate_is_an_error():
+    """JAX has no `cumlogsumexp` of integers. The file does not contain it, because these only
+    depend on parameters."""
+
+    def fn(params, x):
+        sums = lax.cumlogsumexp(jnp.argmin(params, axis=1, keepdims=True), axis=0)
+        return x + jnp.not_equal(sums, sums)
+
+    params = np.ones((2, 3), np.float32)
+    with pytest.raises(OverflowError, match="infinity"):
+        jax.jit(fn)(params, jnp.ones((2, 3)))
+    with pytest.raises(converter.ConverterError, match="cannot convert float infinity to integer"):
+        export = converter.to_onnx(fn, [(2, 3)], params=params)
+        converter.check(export, partial(fn, params))
