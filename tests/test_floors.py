@@ -52,11 +52,17 @@ def test_pages_state_the_lowest_versions():
     """`python -m tests.floors` writes the table."""
     page = PAGE.read_text()
     assert "\n".join(lowest()) in page
-    assert f"older than {OLDEST_RUNTIME} is" in page
-    assert f"on Windows alone, and {DIRECTML} is" in page and f"onnxruntime {INTEL_MAC} is" in page
+    assert f"versions of ONNX Runtime before {OLDEST_RUNTIME} " in page
+    assert f"newest version of ONNX Runtime is {DIRECTML}." in page
+    assert f"use onnxruntime {INTEL_MAC}, which" in page
     oldest = ".".join(map(str, converter.TARGETS["onnxruntime"].versions.low))
-    assert f"They run from {oldest} on" in page and VERSIONS[0].startswith(f"{oldest}.")
-    assert f"every version from {OLDEST_RUNTIME} on" in (HOW_TO / "conversion.md").read_text()
+    assert f"The oldest supported version is {oldest}." in page and VERSIONS[0].startswith(
+        f"{oldest}."
+    )
+    assert (
+        f"all versions of ONNX Runtime from {OLDEST_RUNTIME} on"
+        in (HOW_TO / "conversion.md").read_text()
+    )
 
 
 TITLES = {"tensorrt": "TensorRT", "openvino": "OpenVINO", "iree": "IREE", "opencv": "OpenCV"}
@@ -68,4 +74,4 @@ def test_pages_list_the_runtimes_of_files():
     for name, target in converter.TARGETS.items():
         if target.oldest and name not in ("onnxruntime", "web"):
             assert f"\n| {TITLES.get(name, name)} {target.oldest}" in page
-    assert f"onnxruntime-web {WEB_RELEASE} is" in (HOW_TO / "browser.md").read_text()
+    assert f"files for onnxruntime-web {WEB_RELEASE}." in (HOW_TO / "browser.md").read_text()

@@ -322,9 +322,9 @@ def _clamp_with_nan(node: Node, editor: Editor) -> Value | None:
     low, x, high = node.inputs
     if not any(is_float(bound.dtype) and known_range(bound).nan for bound in (low, high)):
         return None
-    shape, dtype = x.shape, x.dtype
-    above = editor.add(ops.max, [x, low], shape, dtype)
-    return editor.add(ops.min, [above, high], shape, dtype)
+    # Operands may have fewer axes than the result.
+    above = editor.binary(ops.max, x, low)
+    return editor.add(ops.min, [above, high], node.out.shape, node.out.dtype)
 
 
 ARITHMETIC_RULES: dict[Op, Rule] = {

@@ -11,6 +11,7 @@ from jax import lax
 from jax.scipy.ndimage import map_coordinates
 
 import converter
+from converter.ir import dims
 from converter.legalize.deviations import deviations
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import find_target
@@ -256,3 +257,20 @@ def test_top_k_orders_nan_by_its_sign(dtype):
     with jax.enable_x64(dtype == "float64"):
         verdict = converter.check(converter.to_onnx(fn, [x], opset=26, strict=True), fn, [x])
     assert verdict.passed, verdict.differences
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2), (0, 1)])
+def test_a_clamp_of_a_broadcast_value_has_the_shape_of_its_bounds(axes):
+    """The explicit broadcast of the value is removed before the clamp is rewritten for NaN."""
+    bound = np.linspace(-1, 1, 6, dtype=np.float32).reshape(1, 2, 3)
+
+    def fn(x):
+        value = jnp.broadcast_to(x.sum(axes, keepdims=True), bound.shape)
+        return lax.clamp(value, value, bound)[0, -1], lax.clamp(bound, value, x[:1, :2])
+
+    export = converter.to_onnx(fn, [("B", 5, 3)], verify=True)
+    broadcasting = [node for node in export.graph.walk() if node.op.broadcasts]
+    for node in broadcasting:
+        stated = dims.broadcast([v.shape for v in node.inputs])
+        assert stated is not None and dims.is_same_shape(stated, node.out.shape)
+    assert broadcasting

@@ -14,7 +14,7 @@ from converter.fuse.gelu import GELU
 from converter.ir import Graph, ops
 from converter.ir.op import Op, Rounding
 from converter.ir.rewrite import supports_all
-from converter.layout import chains, contraction, convolution, pooling
+from converter.layout import broadcast, chains, contraction, convolution, pooling
 from converter.legalize import bounds, deviations, dtype_fallback
 from converter.targets import Target, find_target
 from converter.weight_folding.weight_programs import weight_values
@@ -140,10 +140,24 @@ def cast(d: Drawn) -> Expr:
 
 
 def clamped(d: Drawn) -> Expr:
-    """Draw a clamp whose bounds may be NaN, and may be known constants."""
-    x = d.operand((2, 3), d.pick(FLOATS))
-    shape = d.pick(((), (2, 3)))
-    low, high = (d.pick((d.input, d.number))(shape, x.dtype) for _ in range(2))
+    """Draw a clamp whose bounds may be NaN, and may be known constants.
+
+    Operands may be broadcast. The pass before the rule removes these broadcasts.
+    """
+    shape, dtype = (2, 3), d.pick(FLOATS)
+
+    def draw_operand() -> Expr:
+        if d.pick((False, True)):
+            return d.apply(
+                partial(jnp.broadcast_to, shape=shape), d.input(d.pick(((), (3,))), dtype)
+            )
+        return d.pick((d.input, d.number))(shape, dtype)
+
+    x = d.pick((partial(d.operand, shape, dtype), draw_operand))()
+    if d.pick((False, True)):
+        low, high = (d.pick((d.input, d.number))((), dtype) for _ in range(2))
+    else:
+        low, high = draw_operand(), draw_operand()
     return d.apply(lax.clamp, low, x, high)
 
 
@@ -385,7 +399,9 @@ CASES: dict[str, Case] = {
     "legalize.deviations.COMMON_DEVIATIONS[gelu]": Case(
         gelu((2, 3)), prepare=[canonicalize, by_recogniser(GELU)], units=4
     ),
-    "legalize.deviations.ARITHMETIC_RULES[clamp]": Case(clamped, zeros=True),
+    "legalize.deviations.ARITHMETIC_RULES[clamp]": Case(
+        clamped, prepare=[canonicalize, swept(broadcast.RULES)], zeros=True
+    ),
     "legalize.deviations.ARITHMETIC_RULES[convert_element_type]": Case(cast),
     "legalize.deviations.ARITHMETIC_RULES[div]": integer_case(ops.div),
     "legalize.deviations.ARITHMETIC_RULES[rem]": integer_case(ops.rem),

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from converter.fuse.match import Recogniser, recogniser_rules
-from converter.ir import Graph, Node, ops
+from converter.ir import Graph, Node, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import CONTROL_EVALUATIONS, evaluate, run_eagerly, run_node
 from converter.ir.op import Op
@@ -151,8 +151,17 @@ def numbers_of(graph: Graph, drawn: Drawn) -> list[np.ndarray]:
 
 
 def _run(node: Node, args: Sequence[Any], sizes: Any) -> list[Any]:
+    """Return the results of a node, and assert that they have the shapes that the graph states."""
     if any(isinstance(x, jax.core.Tracer) for x in args):
         return run_node(node, args, sizes)
+    results = _run_concrete(node, args, sizes)
+    for value, result in zip(node.outputs, results, strict=True):
+        stated, actual = list(value.shape), list(np.shape(result))
+        assert not dims.all_static(value.shape) or stated == actual, (node, stated, actual)
+    return results
+
+
+def _run_concrete(node: Node, args: Sequence[Any], sizes: Any) -> list[Any]:
     if node.op.domain == "ours" and node.op.numpy is None and node.out.rank:
         # A composite consists of several operations, which are compiled together.
         return jax.jit(lambda *xs: run_node(node, xs, sizes))(*args)
