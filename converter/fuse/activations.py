@@ -153,7 +153,7 @@ SPELLINGS_OF_ACTIVATIONS = (
         ops.expm1,
         lambda x, alpha: jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha),
         _is_curved,
-        "for alpha between 1/16 and 16 in absolute value",
+        f"for alpha between 1/{MAX_ALPHA:g} and {MAX_ALPHA:g} in absolute value",
     ),
 )
 """A spelling that contains another one comes after it."""

@@ -133,7 +133,7 @@ def report_other_dtypes(
     for node in trial.walk():
         if node.op in reported_ops:
             name, dtype = operator_name(node.op), node.out.dtype.name
-            reason = f"the dtype is {dtype}, and {name} is used only for float32 and float16"
+            reason = f"the dtype is {dtype}, and {name} is used only for {' and '.join(DTYPES)}"
             near_misses.append(NearMiss(name, reason, source_line(node)))
 
 

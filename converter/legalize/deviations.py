@@ -154,7 +154,7 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
         "a GELU is off by up to 1e-6, which far below zero is all of it",
         _gelu_by_erfc,
         lambda node: not node.params["approximate"],
-        (ops.erfc,),
+        absolute_functions=(ops.erfc,),
     ),
     **dict.fromkeys(
         (ops.elu, ops.celu, ops.selu),

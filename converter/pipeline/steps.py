@@ -100,10 +100,8 @@ def recogniser_pass(
 
     def run(graph: Graph, settings: PassSettings) -> bool:
         selected = [*always, *(r for name, r in named.items() if settings.fuses(name))]
-        rules, has_operator = (
-            recogniser_rules(selected, settings.near_misses),
-            cache(settings.has_operator),
-        )
+        rules = recogniser_rules(selected, settings.near_misses)
+        has_operator = cache(settings.has_operator)
         changed = bool(selected) and sweep(graph, rules, has_operator)
         if changed:
             drop_dead(graph)

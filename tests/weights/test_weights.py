@@ -248,7 +248,7 @@ def test_long_names(kind, tmp_path):
 
 
 def test_a_copy_without_its_original_is_refused(tiny7b):
-    """`mask_token` is optional in this naming, and a copy of it does not fit without it."""
+    """A file may lack the tensor that another one has to repeat."""
     naming = replace(DINOV3_VIT, copies=(("copy.weight", "absent.weight"),))
     file = as_file(tiny7b.state | {"copy.weight": np.zeros(3, np.float32)})
     with pytest.raises(BadValues, match=r"copy\.weight must repeat absent\.weight and does not"):
