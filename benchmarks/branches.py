@@ -90,8 +90,9 @@ def main() -> None:
         for sentence in row.untaken if options.list else ():
             print(f"{name}: {sentence}", flush=True)
     rows_with_sides = [row for row in rows if row.sides]
-    counts = [(row.sides, row.basic, row.steered) for row in rows_with_sides]
-    sides, basic, steered = map(sum, zip(*counts, strict=True))
+    sides = sum(row.sides for row in rows_with_sides)
+    basic = sum(row.basic for row in rows_with_sides)
+    steered = sum(row.steered for row in rows_with_sides)
     complete = [sum(row.basic == row.sides for row in rows_with_sides)]
     complete += [sum(row.steered == row.sides for row in rows_with_sides)]
     print(f"{len(rows)} programs, {len(rows_with_sides)} of them with {sides} sides")

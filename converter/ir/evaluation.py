@@ -1,10 +1,11 @@
 """Evaluate graphs in JAX: a primitive runs as itself, a composite as its formula."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +22,30 @@ from converter.jax_versions import enable_x64
 Sizes = Mapping[str, int]
 Apply = Callable[[Node, Sequence[Any], Sizes], list[Any]]
 
+
+class SteppedApply(ABC):
+    """A function that evaluates one node, and differs between the steps of a scan."""
+
+    @abstractmethod
+    def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        """Return the results of a node without bodies for the arrays ``args`` of its operands."""
+
+    @abstractmethod
+    def in_step(self, step: Any) -> "SteppedApply":
+        """Return the function for a step of a scan, by its index, a traced integer."""
+
+
 Counted = tuple[list[Any], Any]
 """Results, and the largest number of turns of any loop that computed them."""
 
-Bodies = Callable[[Graph, Sequence[Any]], Counted]
-"""A function that evaluates a body on its inputs and may read values of the graphs around it."""
+
+class Bodies(Protocol):
+    """A function that evaluates a body on its inputs and may read values of the graphs around
+    it."""
+
+    def __call__(self, body: Graph, args: Sequence[Any], step: Any = None, /) -> Counted:
+        """Evaluate ``body`` on ``args``. ``step`` is the index of a step of a scan."""
+
 
 Control: TypeAlias = "Mapping[Op, Callable[[Node, list[Any], Bodies, EvaluationRules], Counted]]"
 """For each operation with bodies, the function that evaluates its nodes."""
@@ -180,6 +200,12 @@ class EvaluationRules(NamedTuple):
     max_iterations: Any
     control: Control
 
+    def in_step(self, step: Any) -> "EvaluationRules":
+        """Return the settings for a step of a scan, by its index."""
+        if isinstance(self.apply, SteppedApply):
+            return self._replace(apply=self.apply.in_step(step))
+        return self
+
 
 def _evaluate_graph(
     graph: Graph, args: Sequence[Any], outer: Mapping[int, Any], rules: EvaluationRules
@@ -194,8 +220,8 @@ def _evaluate_graph(
     def read(value: Value) -> Any:
         return _to_jax_array(value, value.const) if value.kind == "const" else env[id(value)]
 
-    def run_body(body: Graph, args: Sequence[Any]) -> Counted:
-        return _evaluate_graph(body, args, env, rules)
+    def run_body(body: Graph, args: Sequence[Any], step: Any = None) -> Counted:
+        return _evaluate_graph(body, args, env, rules if step is None else rules.in_step(step))
 
     turns: Any = 0
     for node, finished in zip(graph.nodes, _values_read_last(graph), strict=True):
@@ -263,13 +289,13 @@ def _evaluate_scan(node: Node, inputs: list[Any], run: Bodies, rules: Evaluation
     n, body = node.params["num_carry"], node.bodies["body"]
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:
-        carried, turns = carry
-        results, inner_turns = run(body, [*carried, *x])
-        return (results[:n], jnp.maximum(turns, inner_turns)), results[n:]
+        carried, turns, index = carry
+        results, inner_turns = run(body, [*carried, *x], index)
+        return (results[:n], jnp.maximum(turns, inner_turns), index + 1), results[n:]
 
     length, reverse = dims.evaluate_dim(node.params["length"], rules.sizes), node.params["reverse"]
-    start = inputs[:n], jnp.int32(0)
-    (carry, turns), ys = lax.scan(step, start, inputs[n:], length=length, reverse=reverse)
+    start = inputs[:n], jnp.int32(0), jnp.int32(0)
+    (carry, turns, _), ys = lax.scan(step, start, inputs[n:], length=length, reverse=reverse)
     return [*carry, *ys], turns
 
 

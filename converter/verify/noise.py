@@ -114,6 +114,21 @@ class PerturbedEvaluation:
         return frozenset(node for node in sums if node.op.rounding is Rounding.SUMS)
 
     @cached_property
+    def _rounded_nodes(self) -> frozenset[Node]:
+        """The nodes whose results may contain a rounding error: those that round, and those that
+        read such a result or an input of a body."""
+        rounded_nodes = set[Node]()
+        graph_inputs = {id(v) for v in self._graph.inputs}
+        for node in all_nodes(self._graph):
+            is_rounded = node.op.rounding is not Rounding.NONE or any(
+                v.node in rounded_nodes or (v.kind == "input" and id(v) not in graph_inputs)
+                for v in node.inputs
+            )
+            if is_rounded:
+                rounded_nodes.add(node)
+        return frozenset(rounded_nodes)
+
+    @cached_property
     def params(self) -> Mapping[str, Any]:
         """Arrays of the parameters by name; parameters without values are drawn at random."""
         unbound = [v for v in self._graph.params if v.bound is None]
@@ -133,7 +148,9 @@ class PerturbedEvaluation:
         def run(
             args: Sequence[Any], params: Mapping[str, Any], pool: Any, max_iterations: Any
         ) -> Any:
-            perturber = Perturber(pool, self._divided_sums, self._absolute_functions)
+            perturber = Perturber(
+                pool, self._divided_sums, self._rounded_nodes, self._absolute_functions
+            )
             return evaluate_bounded(graph, args, params, perturber, max_iterations)
 
         # If the graph is evaluated node by node, an operation that occurs in several layers is

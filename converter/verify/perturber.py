@@ -10,6 +10,7 @@ only select numbers are not perturbed, and neither is arithmetic on numbers with
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence, Set
+from copy import copy
 from functools import reduce
 from itertools import count
 from typing import Any
@@ -21,7 +22,7 @@ from jax import lax
 from converter.frontend.array_forms import GraphFormFunction
 from converter.ir import Node, ops
 from converter.ir.dtypes import is_float
-from converter.ir.evaluation import Sizes, run_eagerly, run_node
+from converter.ir.evaluation import Sizes, SteppedApply, run_eagerly, run_node
 from converter.ir.op import Linear, Rounding, Vectors
 from converter.jax_versions import enable_x64
 
@@ -33,31 +34,51 @@ MIN_DOT_TERMS, MAX_DOT_TERMS = 1024, 1 << 22
 terms in total is also summed sequentially. Shorter sums lose less than their perturbations."""
 
 POOL_SIZE = 1 << 16
-"""Number of random numbers that all steps of an evaluation share, each from another offset."""
+"""Number of random numbers that all nodes of an evaluation share, each from another offset."""
+
+NODE_STRIDE, STEP_STRIDE = 977, 7919
+"""Distances between the offsets of consecutive nodes, and of consecutive steps of a scan. They are
+prime, so that offsets rarely repeat."""
 
 
-class Perturber:
+class Perturber(SteppedApply):
     """Function that evaluates one node and perturbs its results
     (``converter.ir.evaluation.Apply``).
 
-    It computes with numpy if ``pool`` is a numpy array, otherwise with JAX.
+    It computes with numpy if ``pool`` is a numpy array, otherwise with JAX. The random numbers
+    differ between the steps of a scan. They are the same in all turns of a ``while`` loop, which
+    may wait until its numbers no longer change.
 
     Arguments:
         pool: array of random numbers in units in the last place.
         divided_sums: nodes that compute a sum which is divided afterwards. Their results are
             perturbed even if all terms have few digits.
+        rounded_nodes: nodes whose results may contain a rounding error.
         absolute_functions: names of operations whose small results are perturbed as much as those
             of 1/8.
     """
 
     def __init__(
-        self, pool: Any, divided_sums: frozenset[Node], absolute_functions: Set[str]
+        self,
+        pool: Any,
+        divided_sums: frozenset[Node],
+        rounded_nodes: frozenset[Node],
+        absolute_functions: Set[str],
     ) -> None:
         self._pool = pool
         self._divided_sums = divided_sums
+        self._rounded_nodes = rounded_nodes
         self._absolute_functions = absolute_functions
-        self._step_counter = count()
+        self._call_counter = count()
+        self._scan_offset: Any = None
         self._np: Any = np if isinstance(pool, np.ndarray) else jnp
+
+    def in_step(self, step: Any) -> "Perturber":
+        """Return the function for a step of a scan, with other random numbers."""
+        inner = copy(self)
+        outer_offset = 0 if self._scan_offset is None else self._scan_offset
+        inner._scan_offset = (outer_offset * 7 + step * STEP_STRIDE) % (POOL_SIZE // 2)
+        return inner
 
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         """Return the results of a node with random rounding errors.
@@ -270,7 +291,9 @@ class Perturber:
 
         If an operand is a product, it is also perturbed, because XLA may fuse the product into the
         addition and round only once. A sum that is equal to one operand is not perturbed, because
-        the other operand is zero or too small to change it.
+        the other operand is zero or too small to change it. If an operand has a rounding error, a
+        sum that may be zero without it is zero in some of the evaluations, in all elements
+        together.
 
         ``is_exact`` says where numbers of few digits are not perturbed (``_perturb_elements``).
         """
@@ -280,8 +303,17 @@ class Perturber:
             for x, is_product in zip(args, products, strict=True)
         ]
         result = self._to_array(self._run_node(node, perturbed, sizes)[0])
-        absorbed = (abs(result) == abs(perturbed[0])) | (abs(result) == abs(perturbed[1]))
-        return self._np.where(absorbed, result, self._perturb_elements(result, is_exact))
+        magnitudes = [abs(x) for x in perturbed]
+        absorbed = (abs(result) == magnitudes[0]) | (abs(result) == magnitudes[1])
+        result = self._np.where(absorbed, result, self._perturb_elements(result, is_exact))
+        if not is_float(result.dtype) or self._rounded_nodes.isdisjoint(
+            v.node for v in node.inputs
+        ):
+            return result
+        rounding_error = 2 * MAX_UNITS * float(jnp.finfo(result.dtype).eps) * magnitudes[0]
+        is_cancelled = (abs(result) <= rounding_error.astype(result.dtype)) & ~absorbed
+        is_cancelled &= self._pool[0] < -MAX_UNITS / 2
+        return self._np.where(is_cancelled, self._np.zeros_like(result), result)
 
     def _to_array(self, value: Any) -> Any:
         """Return a float as an array of numpy or JAX, whichever computes; other dtypes are returned
@@ -368,7 +400,11 @@ class Perturber:
         They are elements of the pool, from another offset in each call. If the pool is too short
         for the shape, they are repeated. They are zero in an evaluation without perturbations.
         """
-        start, size = next(self._step_counter) * 977 % (POOL_SIZE // 2), math.prod(shape)
+        start, size = next(self._call_counter) * NODE_STRIDE % (POOL_SIZE // 2), math.prod(shape)
+        if self._scan_offset is not None:
+            start = (start + self._scan_offset) % (POOL_SIZE // 2)
+            units = lax.dynamic_slice(self._pool, [start], [min(size, POOL_SIZE // 2)])
+            return jnp.resize(units, shape)
         if start + size <= POOL_SIZE:
             return self._pool[start : start + size].reshape(shape)
         return self._np.resize(self._pool[start:], shape)

@@ -9,6 +9,7 @@ from jax import lax
 import converter
 from converter.model.verdict import LEVELS
 from converter.verify.checking import MAX_WRONG_SAMPLES
+from converter.verify.noise import PerturbedEvaluation
 
 SIZE = 3
 
@@ -59,3 +60,42 @@ def test_recurrent_operators_pass_on_faint_numbers(seed):
 
     export = converter.to_onnx(fn, [(5, 2, 4), (2, 4)], verify=True)
     assert export.report.fused["RNN"] == 1 and "tanh" in export.report.absolute_functions
+
+
+def test_a_sum_that_cancels_may_be_zero_in_the_file():
+    """JAX rounds the mean of six equal numbers in each row, so that no difference to it is zero.
+
+    The file has exact zeros in all rows.
+    """
+    weight = np.random.default_rng(2).standard_normal(1).astype(np.float32)
+
+    def fn(x):
+        x = jnp.zeros_like(x) + weight[:, None, None, None]
+        return jnp.any(jax.nn.standardize(x, 1), axis=(0, 2, 3))
+
+    export = converter.to_onnx(fn, [(1, 6, 7, 4)], opset=23)
+    assert np.asarray(fn(np.zeros((1, 6, 7, 4), np.float32))).all()
+    assert converter.check(export, fn).passed
+    assert not converter.check(export, lambda x: fn(x).at[2].set(False)).passed
+
+
+def test_a_difference_of_inputs_is_not_rounded():
+    """Two inputs that differ in the last digit have a difference above zero in every runtime."""
+    x = np.float32([np.nextafter(np.float32(1), np.float32(2)), 1])
+    export = converter.to_onnx(lambda x: x[0] - x[1] > 0, [x])
+    assert converter.check(export, lambda x: x[0] - x[1] > 0, [x]).passed
+    assert not converter.check(export, lambda x: x[0] - x[1] > 1e-6, [x]).passed
+    rounded = converter.to_onnx(lambda x: jnp.exp(x[0]) - jnp.exp(x[1]) > 0, [x])
+    assert converter.check(rounded, lambda x: jnp.exp(x[0]) - jnp.exp(x[1]) > 1e-6, [x]).passed
+
+
+def test_errors_differ_between_the_steps_of_a_scan():
+    """Each step adds the same number, so that errors that are equal in all steps would be equal."""
+
+    def fn(x):
+        return lax.scan(lambda carry, _: (carry, jnp.exp(x + carry)), x, None, length=8)[1]
+
+    noise = PerturbedEvaluation(converter.to_onnx(fn, [(SIZE,)]).retrace)
+    inputs = [np.float32([0.1, 0.2, 0.3])]
+    (perturbed,) = noise.evaluate_perturbed(inputs, 1, noise.evaluate_exact(inputs))
+    assert all(len(set(column)) > 2 for column in perturbed.T)
