@@ -13,13 +13,12 @@ from pathlib import Path
 
 from weights.containers import (
     equimo,
-    heads,
     lz4,
     npy,
     npz,
     pth,
     safetensors,
-    tower_pairs,
+    split_networks,
     zips,
 )
 from weights.errors import NotACheckpoint, WeightsNotFound
@@ -98,14 +97,14 @@ def _read_zip(source: FileBytes, stream: BufferedReader) -> Checkpoint:
         archive = zips.open_archive(source)
     if npz.is_npz(archive):
         tower = npz.read_npz(source, archive)
-        vision_file = tower_pairs.find_vision_tower(source.path)
-        return tower_pairs.join_towers(tower, _open_file(vision_file)) if vision_file else tower
+        vision_file = split_networks.find_vision_tower(source.path)
+        return split_networks.join_towers(tower, _open_file(vision_file)) if vision_file else tower
     members = {info.filename: info for info in archive.infolist()}
-    checkpoint = heads.strip_shared_prefix(pth.read_pth(source, members))
-    if not heads.is_head_alone(checkpoint):
+    checkpoint = split_networks.strip_shared_prefix(pth.read_pth(source, members))
+    if not split_networks.is_head_alone(checkpoint):
         return checkpoint
-    return heads.join_head_to_backbone(
-        checkpoint, _open_file(heads.find_backbone_file(source.path))
+    return split_networks.join_head_to_backbone(
+        checkpoint, _open_file(split_networks.find_backbone_file(source.path))
     )
 
 
@@ -218,11 +217,8 @@ def _open_folder(path: Path) -> Checkpoint:
         checkpoint = _open_file(path / checkpoint_names[0])
         read = {file.path.name for file in checkpoint.files}
         return replace(checkpoint, unread=tuple(name for name in files if name not in read))
-    if (
-        len(heads_and_towers := [*heads.find_head_files(path), *tower_pairs.find_text_towers(path)])
-        == 1
-    ):
-        return _open_file(heads_and_towers[0])
+    if len(first_files := split_networks.find_first_files(path)) == 1:
+        return _open_file(first_files[0])
     if ADAPTER in file_names:
         raise NotACheckpoint(
             f"{path} contains an adapter without the network that it adapts: name that network's "

@@ -1,4 +1,6 @@
-"""Heads that Meta publishes without a backbone, and the backbones that they belong to.
+"""Networks whose parts are published in separate files, and how their files are joined.
+
+Meta publishes heads without a backbone:
 
 - Classifiers of images: `hub/classifiers.py` of facebookresearch/dinov2 and /dinov3. A joined
   checkpoint has the tensor names of the module that torch.hub returns.
@@ -6,8 +8,13 @@
   heads have the tensor names of mmsegmentation.
 - dino.txt: `hub/dinotxt.py` of facebookresearch/dinov3. One file contains the head of the image
   tower and the complete text tower.
+
+Google publishes each of TIPS's two towers in an `.npz` file of its own. The name of the file of the
+text tower ends in `_text.npz`, that of the image tower in `_vision.npz`. The joined keys have the
+names that transformers uses for both towers in one file.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +22,7 @@ from pathlib import Path
 
 from weights.errors import WeightsNotFound
 from weights.files import Checkpoint
+from weights.namings.tower_names import IMAGES, TEXTS
 from weights.tensors import LazyTensor
 
 HEAD_FILE_NAME = re.compile(
@@ -33,11 +41,17 @@ DINOTXT_PREFIXES = ("visual_model.head.", "text_model.", "logit_scale")
 DINOTXT_BACKBONE = "visual_model.backbone."
 """Prefix of the backbone's keys in the complete dino.txt network."""
 
+TEMPERATURE = "temperature"
 
-def find_head_files(folder: Path) -> list[Path]:
-    """Return the files in a folder that have the name of a head without a backbone, sorted by
-    name."""
-    return [path for path in sorted(folder.glob("*.pth")) if HEAD_FILE_NAME.fullmatch(path.name)]
+FILE_ENDINGS = {TEXTS: "_text.npz", IMAGES: "_vision.npz"}
+
+
+def find_first_files(folder: Path) -> list[Path]:
+    """Return the files in a folder of which each belongs to a further file: heads without a
+    backbone, and text towers that also have their image tower. Both kinds are sorted by name."""
+    heads = [path for path in sorted(folder.glob("*.pth")) if HEAD_FILE_NAME.fullmatch(path.name)]
+    texts = sorted(folder.glob("*" + FILE_ENDINGS[TEXTS]))
+    return [*heads, *filter(find_vision_tower, texts)]
 
 
 def strip_shared_prefix(checkpoint: Checkpoint) -> Checkpoint:
@@ -125,3 +139,42 @@ def _join_files(
     of the head."""
     files, kind = (*backbone.files, *head.files), "PyTorch archives of a backbone and a head"
     return Checkpoint(head.path.parent, kind, files, tensors)
+
+
+def find_vision_tower(text: Path) -> Path | None:
+    """Return the file of the image tower that belongs to the file of a text tower.
+
+    Return None if `text` does not have the name of a text tower's file, or if the other file does
+    not exist.
+    """
+    if not text.name.endswith(FILE_ENDINGS[TEXTS]):
+        return None
+    path = text.with_name(text.name.removesuffix(FILE_ENDINGS[TEXTS]) + FILE_ENDINGS[IMAGES])
+    return path if path.is_file() else None
+
+
+def join_towers(text: Checkpoint, vision: Checkpoint) -> Checkpoint:
+    """Return one checkpoint with the tensors of a text tower and of an image tower, whose names get
+    a prefix for each tower (`TEXTS`, `IMAGES`). The temperature of the pair gets none. Its path is
+    their folder."""
+    tensors = {IMAGES + key: tensor for key, tensor in vision.tensors.items()}
+    # The temperature of the pair is in the file of the text tower.
+    tensors |= {
+        key if key == TEMPERATURE else TEXTS + key: tensor for key, tensor in text.tensors.items()
+    }
+    if TEMPERATURE in tensors:
+        tensors[TEMPERATURE] = _as_scalar(tensors[TEMPERATURE])
+    return Checkpoint(
+        text.path.parent,
+        "numpy archives of two towers",
+        (*vision.files, *text.files),
+        tensors,
+    )
+
+
+def _as_scalar(tensor: LazyTensor) -> LazyTensor:
+    """Return a tensor with a single number as a tensor without axes. Other tensors are returned
+    unchanged."""
+    if math.prod(tensor.shape) != 1:
+        return tensor
+    return replace(tensor, shape=(), read=lambda: tensor.read().reshape(()))
