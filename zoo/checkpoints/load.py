@@ -26,7 +26,7 @@ from zoo.architectures.architecture import Config
 from zoo.architectures.builder import abstract
 from zoo.architectures.config_fields import with_values
 from zoo.architectures.entry import ModelInfo, PublishedNaming
-from zoo.architectures.kinds import architecture_of, has_sizes, nested_networks
+from zoo.architectures.kinds import architecture_of, has_sizes
 from zoo.checkpoints.settings.settings_files import LIBRARY_FILE_NAME, add_temperature_tensor
 from zoo.checkpoints.source import OpenWeights, SeededWeights, WeightsChoice, open_weight_source
 from zoo.registry.lookup import MODELS
@@ -234,10 +234,9 @@ def select_view(checkpoint: Checkpoint, entry: ModelInfo) -> tuple[PublishedNami
         prefix = choose_prefix([*prefixes], "", checkpoint.path)
         return next(match for match in fitting if match[1].prefix == prefix)
     if other_models := fitting_models(checkpoint):
-        has_two_towers = len(nested_networks(entry.config)) > 1
         advice = (
             "put the other tower's beside it"
-            if has_two_towers
+            if entry.config.towers
             else f"give the file {entry.weights_name}"
         )
         raise MappingError(

@@ -65,7 +65,7 @@ def staged(folder: Path) -> Generator[Path]:
                 stack.callback(_STAGED_FOLDERS.pop, stage, None)
                 stack.callback(shutil.rmtree, stage, ignore_errors=True)
                 stage.mkdir(mode=0o700)
-                _STAGED_FOLDERS[stage] = release = lock.try_lock(stage / LOCK)
+                _STAGED_FOLDERS[stage] = release = _lock_stage(stage)
         stack.callback(release)
         yield stage
 
@@ -120,9 +120,15 @@ def remove_stale_folders(folder: Path) -> None:
         if stage.is_symlink() or not STAGED_NAME.fullmatch(stage.name):
             continue
         with suppress(OSError):  # the folder may belong to another user
-            if (release := lock.try_lock(stage / LOCK)) is not None:
+            if (release := _lock_stage(stage)) is not None:
                 # Hold the lock, so that the process that created the folder cannot take it.
                 _remove_staged(stage, release)
+
+
+def _lock_stage(stage: Path) -> Callable[[], None] | None:
+    """Lock a staged folder without waiting. Return a function that releases the lock, or None if
+    another process has the lock or the folder does not exist."""
+    return lock.try_lock(stage / LOCK)
 
 
 def _remove_staged(stage: Path, release: Callable[[], None] | None) -> None:
