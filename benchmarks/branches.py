@@ -78,7 +78,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     names = [name for name in PROGRAMS if name.startswith(options.only)][:: options.every]
     rows = list[Row]()
-    for name in names:
+    for index, name in enumerate(names):
+        if sys.stderr.isatty() or index % 100 == 0:
+            print(f"{index} of {len(names)}: {name}", file=sys.stderr, flush=True)
         try:
             row = measure_program(name, PROGRAMS[name], options.check)
         except REFUSED as error:

@@ -82,7 +82,8 @@ def check(
     Returns:
         The verdict: a dictionary from output names to the largest errors, with ``passed``,
         ``differences`` and ``elements``. Its ``untaken`` contains a sentence for each branch,
-        number of loop iterations and side of an index bound that no sample reached.
+        number of loop iterations and side of an index bound that no sample reached, and for each
+        sample that was left out because a loop does not end on it.
 
     Raises:
         CheckError: the inputs or outputs do not fit the model, there are no inputs and ``model`` is
@@ -130,7 +131,7 @@ def draw_cases(
 
     Raises:
         CheckError: the inputs do not fit the model, JAX cannot evaluate the function, or there are
-            no inputs and ``model`` is no export.
+            no inputs and ``model`` is no export, or a loop ends on no drawn inputs.
     """
     interface = model.interface if isinstance(model, Export) else Interface()
     call = interface.wrap(fn)

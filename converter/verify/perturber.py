@@ -271,13 +271,16 @@ class Perturber(SteppedApply):
         """Return the result of a node, changed at random by up to ``MAX_UNITS`` times its error.
 
         The error is the difference to the same operation in float64. It is larger than units in the
-        last place where the terms of XLA's approximation cancel. The operands and the result are
-        also perturbed by units in the last place.
+        last place where the terms of XLA's approximation cancel. An error below the numbers that
+        XLA flushes to zero is ignored. The operands and the result are also perturbed by units in
+        the last place.
         """
         result = self._to_array(self._run_node(node, args, sizes)[0])
         with enable_x64(True), np.errstate(invalid="ignore"):
             truth = run_node(node, [x.astype(np.float64) for x in args], sizes)[0]
             error = abs(result - self._to_array(truth)).astype(result.dtype)
+        threshold = result.dtype.type(_flush_threshold(jnp.finfo(result.dtype)))
+        error = self._np.where(error < threshold, self._np.zeros_like(error), error)
         displacement = self._random_units(result.shape).astype(result.dtype) * error
         perturbed = self._perturb_elements(
             self._run_node(node, [self._perturb_elements(x, False) for x in args], sizes)[0], False

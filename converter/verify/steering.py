@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import Any
 
@@ -23,6 +23,7 @@ from converter.ir import Graph, Node, dims, named_sizes, ops
 from converter.ir.dtypes import is_float
 from converter.verify.allowed_integers import AllowedIntegers, allowed_integers
 from converter.verify.branches import Probe, Side
+from converter.verify.endless_loops import keep_ending_samples
 from converter.verify.samples import EXTRA_DISTRIBUTIONS, Sampler, basic_samples
 
 MIN_SAMPLES = 32
@@ -56,15 +57,17 @@ class Coverage:
         sides: the sides of the program that are possible.
         reached: one Boolean for each side, true if a sample took it.
         tried: number of inputs that were tried, including those that became no samples.
+        left_out: a sentence for each sample that was left out because a loop does not end on it.
     """
 
     sides: Sequence[Side] = ()
     reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     tried: int = 0
+    left_out: Sequence[str] = ()
 
     def untaken(self, line: Callable[[Node], str] = source_line) -> list[str]:
         """Return a sentence for each side that no sample took, without duplicates and in the order
-        of the sides.
+        of the sides, and the sentences about samples that were left out.
 
         ``line`` returns the text for the source line of a node.
         """
@@ -72,7 +75,7 @@ class Coverage:
         sentences = (
             side.describe_untaken(self.tried, line) for side, is_taken in pairs if not is_taken
         )
-        return list(dict.fromkeys(sentences))
+        return list(dict.fromkeys([*sentences, *self.left_out]))
 
 
 def draw_steered_samples(
@@ -103,7 +106,8 @@ def draw_steered_samples(
         cannot be observed.
 
     Raises:
-        CheckError: no sizes of named dimensions are allowed (``Sampler.sizes``).
+        CheckError: no sizes of named dimensions are allowed (``Sampler.sizes``), or a loop ends on
+            no basic sample.
     """
     sampler = Sampler(graph, traced)
     drawn = list(basic_samples(sampler, seed))
@@ -116,11 +120,12 @@ def draw_steered_samples(
             else []
         )
         return drawn, Coverage(tried=len(drawn))
+    drawn, left_out = keep_ending_samples(traced, params or {}, probe, drawn)
     search = _Search(probe, sampler.allowed_integers, drawn, seed)
     if is_small_function:
         search.add(_extra_samples(sampler, seed))
     search.run()
-    return search.samples(is_small_function), search.coverage()
+    return search.samples(is_small_function), replace(search.coverage(), left_out=left_out)
 
 
 def steer_inputs(

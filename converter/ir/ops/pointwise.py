@@ -147,8 +147,8 @@ log1p = _unary("log1p", float64_units=128)
 one_minus_square = _unary("one_minus_square")
 digamma = _unary("digamma", rounding=_CANCELS)
 lgamma = _unary("lgamma", rounding=_CANCELS)
-# For small operands, the errors of XLA in float32 are up to 3e5 units in the last place for igammac,
-# which subtracts from 1, and up to 51 units for igamma, which computes an exponential of a sum.
+# For small operands, the errors of XLA in float32 are up to 3e5 units in the last place for
+# igammac, which subtracts from 1, and up to 51 for igamma, which computes an exponential of a sum.
 igamma = define_op("igamma", rounding=_CANCELS)
 igammac = define_op("igammac", rounding=_CANCELS)
 regularized_incomplete_beta = define_op("regularized_incomplete_beta", rounding=_CANCELS)
