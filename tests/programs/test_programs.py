@@ -50,6 +50,7 @@ def test_exports(case: Case, opset: int):
 KNOWN_DIFFERENCES = {
     "reduce approx_top_k": "0.0 and -0.0 are equal, as its report says, and strict keeps that",
     "computations in order": "what is associative for digits is not for larger numbers",
+    "found windows that fit": "the function of the windows is not associative when it is rounded",
     "complex numbers derivatives": "a product of infinities has NaN in another part",
     "public scipy.special.expn": "a negative order is none",
     "public scipy.special.polygamma": "JAX has NaN at an order of 10**8, the file infinity",
@@ -58,17 +59,12 @@ KNOWN_DIFFERENCES = {
 }
 """Programs that differ from JAX on drawn numbers, with the reason."""
 
-ENDLESS = {"complex numbers control", "public random.binomial"}
-"""Programs that JAX does not finish for drawn numbers."""
-
 
 @pytest.mark.parametrize("case", tiers(SAMPLES))
 def test_samples(case: Case, request: pytest.FixtureRequest):
     """The file gives JAX's numbers for ordinary, repeated, zero and large numbers, at the smallest
     and largest sizes of named dimensions."""
     name = request.node.callspec.id
-    if name in ENDLESS:
-        pytest.skip("JAX does not finish this program for drawn numbers")
     with jax.enable_x64(case.x64):
         verdict = judged(case, case.export(), case.call)
     assert verdict.passed == (name not in KNOWN_DIFFERENCES), verdict.differences[:1]
