@@ -67,7 +67,7 @@ HARD_SIGMOID = Activation(
         Form(pointwise.min, lambda x: _relu6(x + 3) * (1 / 6), contains="clip"),
     ),
     numbers={"alpha": 0.2, "beta": 0.5},
-    examples=(jax.nn.hard_sigmoid,),
+    examples=(jax.nn.hard_sigmoid, lambda x: jnp.clip(0.2 * x + 0.5, 0, 1)),
     near_misses={
         "another divisor": lambda x: jnp.clip(x + 3, 0, 6) / 6.1,
         "another bound": lambda x: jnp.clip(x + 3, 0, 5.9) / 6,
@@ -154,7 +154,7 @@ SWISH = Activation(
         Form(pointwise.logistic, lambda x, alpha: x * lax.logistic(x * alpha)),
     ),
     numbers={"alpha": 1.702},
-    examples=(jax.nn.silu,),
+    examples=(jax.nn.silu, lambda x: x * jax.nn.sigmoid(1.702 * x)),
     is_inexact=True,
 )
 
@@ -172,9 +172,8 @@ SOFT_SIGN = Activation(
 
 # --------------------------------------------------------------------- linear units with two slopes
 
-RELU = Activation(
-    "relu", lambda x: jnp.maximum(x, 0), examples=(lambda x: jnp.maximum(x, 0), jax.nn.relu)
-)
+RELU = Activation("relu", lambda x: jnp.maximum(x, 0), examples=(jax.nn.relu,))
+"""A function recognises it last, because other activations contain it."""
 
 
 def _leaky_relu(x: Array, slopes: Array | None = None, *, slope: float = 1) -> Array:
