@@ -1,6 +1,6 @@
 """Recognisers of activations for which ONNX has an operator, as JAX, Keras and users write them.
 
-Most are made from the table in `converter/ir/ops/activations.py`. A function recognises an
+Most are made from the table in `converter/ir/ops/activation_table.py`. A function recognises an
 activation if its condition is about the graph, not about numbers in the formula.
 """
 

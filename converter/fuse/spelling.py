@@ -29,7 +29,7 @@ from converter.fuse.match import (
 from converter.fuse.patterns import pattern_graph
 from converter.fuse.product_terms import EQUAL
 from converter.ir import Graph, Node, Value, ops
-from converter.ir.activation import Form
+from converter.ir.activation_row import ActivationForm
 from converter.ir.axes import View, view_of
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import bound_array
@@ -56,7 +56,7 @@ class Spelling:
     """
 
     op: Op
-    form: Form
+    form: ActivationForm
     since: int = OLDEST_OPSET
 
 

@@ -13,7 +13,7 @@ from converter.errors import SpecError
 from converter.fuse.match import Recogniser, recogniser_from
 from converter.fuse.spelling import Spelling, operations_of
 from converter.ir import Node, ops
-from converter.ir.activation import MODERATE, Form
+from converter.ir.activation_row import MODERATE, ActivationForm
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.opsets import OLDEST_OPSET
@@ -159,7 +159,7 @@ def _spelling(name: str, formula: Function, since: int) -> Spelling:
     with the operator. Raise `SpecError` if an operation of the formula is not elementwise.
     """
     op = Op(name, "user", formula, elementwise=True, structure=name)
-    spelling = Spelling(op, Form(None, formula, ALL_NUMBERS), since)
+    spelling = Spelling(op, ActivationForm(None, formula, ALL_NUMBERS), since)
     not_elementwise = {p.name for p in operations_of(spelling) - _BROADCASTS if not p.elementwise}
     if not_elementwise:
         raise SpecError(

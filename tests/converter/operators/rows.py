@@ -18,7 +18,7 @@ import converter
 from converter.fuse.activations import SPELLINGS_OF_ACTIVATIONS
 from converter.fuse.spelling import Spelling
 from converter.ir import ops
-from converter.ir.activation import Form
+from converter.ir.activation_row import ActivationForm
 from converter.legalize.deviations import deviations
 from converter.model.results import Export
 from converter.model.verdict import Level
@@ -30,14 +30,14 @@ from tests.converter.test_edges import units
 ROWS = (
     *SPELLINGS_OF_ACTIVATIONS,
     *(
-        Spelling(op, Form(None, example))
+        Spelling(op, ActivationForm(None, example))
         for op, row in ops.ACTIVATIONS.items()
         for example in row.examples
         if not row.forms
     ),
-    Spelling(ops.softplus, Form(None, lambda x: jnp.log1p(jnp.exp(-jnp.abs(x))))),
+    Spelling(ops.softplus, ActivationForm(None, lambda x: jnp.log1p(jnp.exp(-jnp.abs(x))))),
     # lax.logistic has further parameters.
-    Spelling(ops.logistic, Form(None, lambda x: lax.logistic(x))),
+    Spelling(ops.logistic, ActivationForm(None, lambda x: lax.logistic(x))),
 )
 """The table of spellings of activations, and formulas that other recognisers match."""
 

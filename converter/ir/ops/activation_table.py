@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from converter.ir.activation import Activation, Condition, Form
+from converter.ir.activation_row import ActivationForm, ActivationRow, Condition
 from converter.ir.op import Formula
 from converter.ir.ops import pointwise
 
@@ -20,13 +20,17 @@ Array = jax.Array
 _ARE_ORDERED = Condition(lambda low, high: low <= high, "", np.nan)
 """Only then do min(max(x, low), high) and max(min(x, high), low) agree."""
 
-CLIP = Activation(
+CLIP = ActivationRow(
     "clip",
     lambda x, *, low, high: jnp.minimum(jnp.maximum(x, low), high),
     forms=(
-        Form(pointwise.min, lambda x, low, high: lax.min(lax.max(x, low), high), _ARE_ORDERED),
-        Form(pointwise.min, lambda x, low, high: lax.max(lax.min(x, high), low), _ARE_ORDERED),
-        Form(
+        ActivationForm(
+            pointwise.min, lambda x, low, high: lax.min(lax.max(x, low), high), _ARE_ORDERED
+        ),
+        ActivationForm(
+            pointwise.min, lambda x, low, high: lax.max(lax.min(x, high), low), _ARE_ORDERED
+        ),
+        ActivationForm(
             pointwise.select_n,
             lambda x, low, high: jnp.where(x > high, high, jnp.where(x < low, low, x)),
             _ARE_ORDERED,
@@ -54,17 +58,17 @@ def _hard_sigmoid(x: Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> Array
     return jnp.clip(x * alpha + beta, 0, 1)
 
 
-HARD_SIGMOID = Activation(
+HARD_SIGMOID = ActivationRow(
     "hard_sigmoid",
     _hard_sigmoid,
     "HardSigmoid",
     forms=(
-        Form(pointwise.min, lambda x: _clip_to_unit(x / 6 + 0.5)),
-        Form(pointwise.min, lambda x: _clip_to_unit((x + 3) / 6)),
-        Form(pointwise.min, lambda x: _clip_to_unit(x * (1 / 6) + 0.5)),
-        Form(pointwise.min, lambda x, alpha, beta: _clip_to_unit(x * alpha + beta)),
-        Form(pointwise.min, lambda x: _relu6(x + 3) / 6, contains="clip"),
-        Form(pointwise.min, lambda x: _relu6(x + 3) * (1 / 6), contains="clip"),
+        ActivationForm(pointwise.min, lambda x: _clip_to_unit(x / 6 + 0.5)),
+        ActivationForm(pointwise.min, lambda x: _clip_to_unit((x + 3) / 6)),
+        ActivationForm(pointwise.min, lambda x: _clip_to_unit(x * (1 / 6) + 0.5)),
+        ActivationForm(pointwise.min, lambda x, alpha, beta: _clip_to_unit(x * alpha + beta)),
+        ActivationForm(pointwise.min, lambda x: _relu6(x + 3) / 6, contains="clip"),
+        ActivationForm(pointwise.min, lambda x: _relu6(x + 3) * (1 / 6), contains="clip"),
     ),
     numbers={"alpha": 0.2, "beta": 0.5},
     examples=(jax.nn.hard_sigmoid, lambda x: jnp.clip(0.2 * x + 0.5, 0, 1)),
@@ -78,14 +82,14 @@ HARD_SIGMOID = Activation(
     fails_verification=True,
 )
 
-HARD_SWISH = Activation(
+HARD_SWISH = ActivationRow(
     "hard_swish",
     jax.nn.hard_swish,
     "HardSwish",
     forms=(
-        Form(pointwise.min, lambda x: x * (_relu6(x + 3) / 6)),
-        Form(pointwise.min, lambda x: x * _relu6(x + 3) / 6),
-        Form(pointwise.min, lambda x: x * _relu6(x + 3) * (1 / 6)),
+        ActivationForm(pointwise.min, lambda x: x * (_relu6(x + 3) / 6)),
+        ActivationForm(pointwise.min, lambda x: x * _relu6(x + 3) / 6),
+        ActivationForm(pointwise.min, lambda x: x * _relu6(x + 3) * (1 / 6)),
     ),
     examples=(
         jax.nn.hard_swish,
@@ -113,14 +117,16 @@ def _softplus(x: Array) -> Array:
     return jnp.logaddexp(x, 0.0)
 
 
-SOFTPLUS = Activation(
+SOFTPLUS = ActivationRow(
     "softplus",
     jax.nn.softplus,
     "Softplus",
     forms=(
-        Form(pointwise.log1p, lambda x: jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))),
-        Form(pointwise.log1p, _softplus),
-        Form(pointwise.log1p, lambda x: jnp.logaddexp(0.0, x)),
+        ActivationForm(
+            pointwise.log1p, lambda x: jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+        ),
+        ActivationForm(pointwise.log1p, _softplus),
+        ActivationForm(pointwise.log1p, lambda x: jnp.logaddexp(0.0, x)),
     ),
     examples=(
         jax.nn.softplus,
@@ -132,37 +138,37 @@ SOFTPLUS = Activation(
     },
 )
 
-MISH = Activation(
+MISH = ActivationRow(
     "mish",
     jax.nn.mish,
     "Mish",
     forms=(
-        Form(pointwise.log1p, lambda x: x * jnp.tanh(_softplus(x))),
+        ActivationForm(pointwise.log1p, lambda x: x * jnp.tanh(_softplus(x))),
         # If exp(x) overflows to infinity, the tanh is one, so that the result is still right.
-        Form(pointwise.log1p, lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x)))),
+        ActivationForm(pointwise.log1p, lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x)))),
     ),
     examples=(jax.nn.mish, lambda x: jnp.tanh(jax.nn.softplus(x)) * x),
     near_misses={"another factor": lambda x: jnp.tanh(jax.nn.softplus(x)) * (x + 1)},
 )
 
-SWISH = Activation(
+SWISH = ActivationRow(
     "swish",
     lambda x, *, alpha=1.0: x * lax.logistic(x * alpha),
     "Swish",
     forms=(
-        Form(pointwise.logistic, lambda x: x * lax.logistic(x)),
-        Form(pointwise.logistic, lambda x, alpha: x * lax.logistic(x * alpha)),
+        ActivationForm(pointwise.logistic, lambda x: x * lax.logistic(x)),
+        ActivationForm(pointwise.logistic, lambda x, alpha: x * lax.logistic(x * alpha)),
     ),
     numbers={"alpha": 1.702},
     examples=(jax.nn.silu, lambda x: x * jax.nn.sigmoid(1.702 * x)),
     is_inexact=True,
 )
 
-SOFT_SIGN = Activation(
+SOFT_SIGN = ActivationRow(
     "soft_sign",
     jax.nn.soft_sign,
     "Softsign",
-    forms=(Form(pointwise.abs, lambda x: x / (jnp.abs(x) + 1)),),
+    forms=(ActivationForm(pointwise.abs, lambda x: x / (jnp.abs(x) + 1)),),
     examples=(jax.nn.soft_sign, lambda x: x / (1 + abs(x))),
     near_misses={
         "another summand": lambda x: x / (1.1 + abs(x)),
@@ -172,7 +178,7 @@ SOFT_SIGN = Activation(
 
 # --------------------------------------------------------------------- linear units with two slopes
 
-RELU = Activation("relu", lambda x: jnp.maximum(x, 0), examples=(jax.nn.relu,))
+RELU = ActivationRow("relu", lambda x: jnp.maximum(x, 0), examples=(jax.nn.relu,))
 """A function recognises it last, because other activations contain it."""
 
 
@@ -199,19 +205,25 @@ _IS_BETWEEN_0_AND_1 = Condition(
     lambda slope: slope is not None and 0 < slope < 1, "for one slope between 0 and 1", 2.0
 )
 
-LEAKY_RELU = Activation(
+LEAKY_RELU = ActivationRow(
     "leaky_relu",
     _leaky_relu,
     "LeakyRelu",
     alternative_operator="PRelu",
     forms=(
-        Form(pointwise.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
-        Form(pointwise.select_n, lambda x, slope: jnp.where(x > 0, x, slope * x)),
-        Form(pointwise.max, lambda x, slope: jnp.maximum(x, slope * x), _IS_BETWEEN_0_AND_1),
-        Form(pointwise.select_n, lambda x, slope: jnp.where(x < 0, slope * x, x)),
-        Form(pointwise.min, lambda x, slope: jnp.maximum(x, 0) + slope * jnp.minimum(x, 0)),
-        Form(pointwise.neg, _prelu, negates_arguments=True),
-        Form(pointwise.neg, lambda x, slope: jnp.maximum(x, 0) - slope * jnp.maximum(-x, 0)),
+        ActivationForm(pointwise.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
+        ActivationForm(pointwise.select_n, lambda x, slope: jnp.where(x > 0, x, slope * x)),
+        ActivationForm(
+            pointwise.max, lambda x, slope: jnp.maximum(x, slope * x), _IS_BETWEEN_0_AND_1
+        ),
+        ActivationForm(pointwise.select_n, lambda x, slope: jnp.where(x < 0, slope * x, x)),
+        ActivationForm(
+            pointwise.min, lambda x, slope: jnp.maximum(x, 0) + slope * jnp.minimum(x, 0)
+        ),
+        ActivationForm(pointwise.neg, _prelu, negates_arguments=True),
+        ActivationForm(
+            pointwise.neg, lambda x, slope: jnp.maximum(x, 0) - slope * jnp.maximum(-x, 0)
+        ),
     ),
     numbers={"slope": 0.2},
     examples=(jax.nn.leaky_relu, lambda x: jax.nn.relu(x) - 0.2 * jax.nn.relu(-x)),
@@ -265,19 +277,19 @@ def _unit(x: Array, edge: float = 0.0, at: float = 0.0) -> Array:
     return jnp.where(x > edge, x, jnp.expm1(jnp.where(x > edge, at, x)))
 
 
-ELU = Activation(
+ELU = ActivationRow(
     "elu",
     _elu,
     "Elu",
     forms=(
-        Form(pointwise.expm1, _elu_by_two_choices),
-        Form(pointwise.expm1, _elu_by_choice),
-        Form(pointwise.expm1, _elu_of_parts),
-        Form(pointwise.expm1, _of_alpha_1(_elu_by_two_choices)),
-        Form(pointwise.expm1, _of_alpha_1(_elu_by_choice)),
-        Form(pointwise.expm1, _of_alpha_1(_elu_of_parts)),
-        Form(pointwise.exp, _of_alpha_1(_elu_by_exp)),
-        Form(pointwise.exp, _elu_by_exp),
+        ActivationForm(pointwise.expm1, _elu_by_two_choices),
+        ActivationForm(pointwise.expm1, _elu_by_choice),
+        ActivationForm(pointwise.expm1, _elu_of_parts),
+        ActivationForm(pointwise.expm1, _of_alpha_1(_elu_by_two_choices)),
+        ActivationForm(pointwise.expm1, _of_alpha_1(_elu_by_choice)),
+        ActivationForm(pointwise.expm1, _of_alpha_1(_elu_of_parts)),
+        ActivationForm(pointwise.exp, _of_alpha_1(_elu_by_exp)),
+        ActivationForm(pointwise.exp, _elu_by_exp),
     ),
     numbers={"alpha": 0.7},
     examples=(jax.nn.elu, lambda x: jax.nn.elu(x, 0.7), jax.nn.celu),
@@ -294,11 +306,13 @@ ELU = Activation(
 # ONNX's Selu.
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 
-SELU = Activation(
+SELU = ActivationRow(
     "selu",
     lambda x: SELU_GAMMA * _elu(x, alpha=SELU_ALPHA),
     "Selu",
-    forms=(Form(pointwise.expm1, lambda x: SELU_GAMMA * _elu_by_two_choices(x, SELU_ALPHA)),),
+    forms=(
+        ActivationForm(pointwise.expm1, lambda x: SELU_GAMMA * _elu_by_two_choices(x, SELU_ALPHA)),
+    ),
     examples=(jax.nn.selu,),
     near_misses={
         "another scale": lambda x: 1.04 * jnp.where(x > 0, x, SELU_ALPHA * _unit(x)),
@@ -324,11 +338,11 @@ def _celu(x: Array, *, alpha: float = 1.0) -> Array:
     return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha)
 
 
-CELU = Activation(
+CELU = ActivationRow(
     "celu",
     _celu,
     "Celu",
-    forms=(Form(pointwise.expm1, lambda x, alpha: _celu(x, alpha=alpha), _IS_CURVED),),
+    forms=(ActivationForm(pointwise.expm1, lambda x, alpha: _celu(x, alpha=alpha), _IS_CURVED),),
     numbers={"alpha": 0.7},
     examples=(lambda x: jax.nn.celu(x, 0.7),),
     near_misses={
@@ -350,7 +364,7 @@ def _near_gelu(
     return lambda x, y: half * x * (one + jnp.tanh(root * (x + cube * x**3)))
 
 
-GELU = Activation(
+GELU = ActivationRow(
     "gelu",
     jax.nn.gelu,
     "Gelu",

@@ -37,7 +37,7 @@ MODERATE = Condition(_are_moderate, "for numbers of at most 2**20 in absolute va
 
 
 @dataclass(frozen=True)
-class Form:
+class ActivationForm:
     """A formula in JAX that computes an operation in one way.
 
     - `required_op`: a primitive that the formula contains. In a graph without it the form is not
@@ -60,7 +60,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Activation:
+class ActivationRow:
     """An activation for which ONNX has an operator, with all facts about it.
 
     The operation in graphs:
@@ -91,7 +91,7 @@ class Activation:
     formula: Formula
     operator: str = ""
     alternative_operator: str = ""
-    forms: tuple[Form, ...] = ()
+    forms: tuple[ActivationForm, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
     examples: tuple[Formula, ...] = ()
     near_misses: Mapping[str, Formula] = field(default_factory=dict)
