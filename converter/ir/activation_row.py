@@ -1,4 +1,4 @@
-"""The record of an activation: its operator, the formulas that it replaces and how it deviates."""
+"""Types of the table of activations (``converter/ir/ops/activation_table.py``)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class ActivationForm:
 
 @dataclass(frozen=True)
 class ActivationRow:
-    """An activation for which ONNX has an operator, with all facts about it.
+    """A row of the table: all facts about an activation for which ONNX has an operator.
 
     The operation in graphs:
 

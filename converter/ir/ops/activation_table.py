@@ -121,6 +121,7 @@ SOFTPLUS = ActivationRow(
     "softplus",
     jax.nn.softplus,
     "Softplus",
+    # `converter/fuse/activations.py` also recognises log1p(exp(x)) for x that cannot be positive.
     forms=(
         ActivationForm(
             pointwise.log1p, lambda x: jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
