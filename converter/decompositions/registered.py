@@ -123,6 +123,16 @@ def keyword_parameters(function: DecompositionFunction) -> frozenset[str]:
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
+def keyword_defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the default values of the keyword-only arguments of a function, by name."""
+    parameters = inspect.signature(function).parameters.values()
+    return {
+        p.name: p.default
+        for p in parameters
+        if p.kind is p.KEYWORD_ONLY and p.default is not p.empty
+    }
+
+
 def find_decomposition(op: Op | str, user_op_names: Collection[str] = ()) -> Expansion | None:
     """Return the expansion of a primitive, or None if there is none.
 

@@ -1,9 +1,10 @@
-"""Activations for which ONNX has an operator, as JAX, Keras and users write them."""
+"""Recognisers of activations for which ONNX has an operator, as JAX, Keras and users write them.
 
-import jax
-import jax.numpy as jnp
+Most are made from the table in `converter/ir/ops/activation_table.py`. A function recognises an
+activation if its condition is about the graph, not about numbers in the formula.
+"""
+
 import numpy as np
-from jax import lax
 
 from converter.fuse.spelling import Spelling
 from converter.ir import Node, Value, dims, ops
@@ -11,155 +12,28 @@ from converter.ir.op import Op
 from converter.ir.ranges import known_range
 from converter.ir.rewrite import Editor, Rule
 from converter.ir.scalars import scalar
-from converter.targets.schemas import SINCE
-
-Array = jax.Array
-
-# These constants are from Klambauer et al., 2017, arXiv:1706.02515, and are the default values of
-# ONNX's Selu.
-SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
+from converter.opsets import OLDEST_OPSET
+from converter.targets.schemas import SINCE, operator_name
 
 
-def _relu6(x: Array) -> Array:
-    return jnp.minimum(jnp.maximum(x, 0), 6)
+def _spellings() -> tuple[Spelling, ...]:
+    """Return the forms of all activations in the order of the table.
 
-
-def _softplus(x: Array) -> Array:
-    """Compute ``log(1 + exp(x))`` without overflow."""
-    return jnp.logaddexp(x, 0.0)
-
-
-def _clip_by_choice(x: Array, low: Array, high: Array) -> Array:
-    """Compute ``clip(x, low, high)`` with two comparisons and selections."""
-    return jnp.where(x > high, high, jnp.where(x < low, low, x))
-
-
-def _clip_to_unit(x: Array) -> Array:
-    return jnp.clip(x, 0, 1)
-
-
-def _hard_sigmoid(x: Array) -> Array:
-    """Compute ``relu6(x + 3) / 6``, as ``jax.nn.hard_sigmoid`` does."""
-    return _relu6(x + 3) / 6
-
-
-def _elu(x: Array, alpha: Array | float) -> Array:
-    """Compute ``x`` where x is positive, otherwise ``alpha * (exp(x) - 1)``, as ``jax.nn.elu``
-    does."""
-    return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
-
-
-def _elu_of_parts(x: Array, alpha: Array | float) -> Array:
-    """Compute ELU as a sum of a term for positive x and a term for negative x."""
-    return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0))
-
-
-def _are_ordered(low: float, high: float) -> bool:
-    """Return True if ``low <= high``. Only then do min(max(x, low), high) and max(min(x, high),
-    low) agree."""
-    return low <= high
-
-
-def _prelu(x: Array, slope: Array) -> Array:
-    """Compute Keras' ``PReLU``: ``max(x, 0) + slope * max(-x, 0)``.
-
-    Keras multiplies by ``-alpha``, so that ``slope`` is the negative of a leaky ReLU's slope.
+    A form that contains a later activation comes after the forms of that one.
     """
-    return jnp.maximum(x, 0) + slope * jnp.maximum(-x, 0)
+    positions = {row.name: i for i, row in enumerate(ops.ACTIVATIONS.values())}
+    ranked = [
+        (positions[form.contains or row.name], bool(form.contains), op, form)
+        for op, row in ops.ACTIVATIONS.items()
+        for form in row.forms
+    ]
+    return tuple(
+        Spelling(op, form, SINCE.get(operator_name(op), OLDEST_OPSET))
+        for _, _, op, form in sorted(ranked, key=lambda entry: entry[:2])
+    )
 
 
-def _is_curved(alpha: float) -> bool:
-    """Return True if ``alpha`` is between 1/16 and 16 in absolute value.
-
-    If alpha is very large, ``exp(x / alpha) - 1`` loses all digits of x.
-    """
-    return 1 / MAX_ALPHA <= abs(alpha) <= MAX_ALPHA
-
-
-MAX_ALPHA = 16.0
-
-
-def _is_between_0_and_1(slope: float | None) -> bool:
-    """Return True if 0 < slope < 1, so that ``max(x, slope * x)`` is a leaky ReLU.
-
-    ``slope`` is None if the slopes are an array. The result is then False.
-    """
-    return slope is not None and 0 < slope < 1
-
-
-SPELLINGS_OF_ACTIVATIONS = (
-    Spelling(ops.hard_sigmoid, ops.min, lambda x: _clip_to_unit(x / 6 + 0.5)),
-    Spelling(ops.hard_sigmoid, ops.min, lambda x: _clip_to_unit((x + 3) / 6)),
-    Spelling(ops.hard_sigmoid, ops.min, lambda x: _clip_to_unit(x * (1 / 6) + 0.5)),
-    Spelling(ops.hard_sigmoid, ops.min, lambda x, alpha, beta: _clip_to_unit(x * alpha + beta)),
-    Spelling(
-        ops.clip, ops.min, lambda x, low, high: lax.min(lax.max(x, low), high), _are_ordered, ""
-    ),
-    Spelling(
-        ops.clip, ops.min, lambda x, low, high: lax.max(lax.min(x, high), low), _are_ordered, ""
-    ),
-    Spelling(ops.clip, ops.select_n, _clip_by_choice, _are_ordered, ""),
-    Spelling(ops.hard_sigmoid, ops.min, _hard_sigmoid),
-    Spelling(ops.hard_sigmoid, ops.min, lambda x: _relu6(x + 3) * (1 / 6)),
-    Spelling(ops.hard_swish, ops.min, lambda x: x * _hard_sigmoid(x)),
-    Spelling(ops.hard_swish, ops.min, lambda x: x * _relu6(x + 3) / 6),
-    Spelling(ops.hard_swish, ops.min, lambda x: x * _relu6(x + 3) * (1 / 6)),
-    Spelling(
-        ops.softplus, ops.log1p, lambda x: jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
-    ),
-    Spelling(ops.softplus, ops.log1p, _softplus),
-    Spelling(ops.softplus, ops.log1p, lambda x: jnp.logaddexp(0.0, x)),
-    Spelling(ops.mish, ops.log1p, lambda x: x * jnp.tanh(_softplus(x)), since=SINCE["Mish"]),
-    Spelling(
-        ops.mish,
-        ops.log1p,
-        # If exp(x) overflows to infinity, the tanh is one, so that the result is still right.
-        lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),
-        since=SINCE["Mish"],
-    ),
-    Spelling(ops.swish, ops.logistic, lambda x: x * lax.logistic(x), since=SINCE["Swish"]),
-    Spelling(
-        ops.swish, ops.logistic, lambda x, alpha: x * lax.logistic(x * alpha), since=SINCE["Swish"]
-    ),
-    Spelling(ops.soft_sign, ops.abs, lambda x: x / (jnp.abs(x) + 1)),
-    Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x >= 0, x, slope * x)),
-    Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x > 0, x, slope * x)),
-    Spelling(
-        ops.leaky_relu,
-        ops.max,
-        lambda x, slope: jnp.maximum(x, slope * x),
-        _is_between_0_and_1,
-        "for one slope between 0 and 1",
-    ),
-    Spelling(ops.leaky_relu, ops.select_n, lambda x, slope: jnp.where(x < 0, slope * x, x)),
-    Spelling(
-        ops.leaky_relu, ops.min, lambda x, slope: jnp.maximum(x, 0) + slope * jnp.minimum(x, 0)
-    ),
-    Spelling(ops.leaky_relu, ops.neg, _prelu, negates_arguments=True),
-    Spelling(
-        ops.leaky_relu, ops.neg, lambda x, slope: jnp.maximum(x, 0) - slope * jnp.maximum(-x, 0)
-    ),
-    Spelling(ops.elu, ops.expm1, _elu),
-    Spelling(ops.elu, ops.expm1, lambda x, alpha: jnp.where(x > 0, x, alpha * jnp.expm1(x))),
-    Spelling(ops.elu, ops.expm1, _elu_of_parts),
-    Spelling(ops.selu, ops.expm1, lambda x: SELU_GAMMA * _elu(x, SELU_ALPHA)),
-    Spelling(ops.elu, ops.expm1, lambda x: _elu(x, 1.0)),
-    Spelling(ops.elu, ops.expm1, lambda x: jnp.where(x > 0, x, jnp.expm1(x))),
-    Spelling(ops.elu, ops.expm1, lambda x: _elu_of_parts(x, 1.0)),
-    Spelling(ops.elu, ops.exp, lambda x: jnp.where(x > 0, x, jnp.exp(x) - 1)),
-    Spelling(ops.elu, ops.exp, lambda x, alpha: jnp.where(x > 0, x, alpha * (jnp.exp(x) - 1))),
-    Spelling(
-        ops.celu,
-        ops.expm1,
-        lambda x, alpha: jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha),
-        _is_curved,
-        f"for alpha between 1/{MAX_ALPHA:g} and {MAX_ALPHA:g} in absolute value",
-    ),
-)
-"""A spelling that contains another one comes after it."""
-
-INEXACT = frozenset({ops.swish, ops.elu, ops.selu, ops.celu, ops.hard_sigmoid, ops.hard_swish})
-"""Operations whose ONNX operator is less precise than JAX."""
+SPELLINGS_OF_ACTIVATIONS = _spellings()
 
 
 def _softplus_of_negative(node: Node, editor: Editor) -> Value | None:

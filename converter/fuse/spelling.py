@@ -5,13 +5,12 @@ Then the two graphs are compared node by node. Equality of the graphs is the pro
 """
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
 from typing import TypeAlias
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -30,6 +29,7 @@ from converter.fuse.match import (
 from converter.fuse.patterns import pattern_graph
 from converter.fuse.product_terms import EQUAL
 from converter.ir import Graph, Node, Value, ops
+from converter.ir.activation_row import ActivationForm
 from converter.ir.axes import View, view_of
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import bound_array
@@ -48,41 +48,16 @@ DTYPES = ("float32", "float16")
 """Dtypes that ONNX's activations have at every opset."""
 
 
-def _are_moderate(**numbers: float | None) -> bool:
-    """Return True if all numbers among the arguments are moderate: at most 2**20 in absolute value.
-
-    None stands for an argument that is an array. Zero times an infinite number is NaN in a formula,
-    but not in an operator that selects.
-    """
-    return all(n is None or is_moderate(np.asarray(n), allow_zero=True) for n in numbers.values())
-
-
 @dataclass(frozen=True)
 class Spelling:
-    """A formula that computes an operation in one way: ``formula(x, …)`` equals ``op``.
+    """A form that is replaced by an operation: ``form.formula(x, …)`` equals ``op``.
 
-    - `op`: the operation that replaces the formula.
-    - `required_op`: a primitive that the formula contains. In a graph without it the spelling is
-      not tried. None means that it is always tried.
-    - `formula`: a function of ``x`` and possibly of further arguments. In the user's function these
-      are numbers, which become parameters of the operation by their names. An argument called
-      ``slope`` may also be an array, which becomes an operand.
-    - `accepts`: is called with the numbers of the further arguments by name, or None for an array.
-      It returns True if the formula with these numbers may be replaced.
-    - `condition`: text about ``accepts`` for the report, such as "for slopes between 0 and 1". If
-      it is empty, refused numbers are not reported.
-    - `since`: the first opset with the operator.
-    - `negates_arguments`: whether the operation gets these numbers and arrays with the opposite
-      sign.
+    ``since`` is the first opset with the operator.
     """
 
     op: Op
-    required_op: Op | None
-    formula: Callable[..., jax.Array]
-    accepts: Callable[..., bool] = _are_moderate
-    condition: str = "for numbers of at most 2**20 in absolute value"
+    form: ActivationForm
     since: int = OLDEST_OPSET
-    negates_arguments: bool = False
 
 
 def recognise_spellings(
@@ -120,7 +95,7 @@ def report_other_dtypes(
     """Add a near miss for each computation that is a spelling in a dtype that is not fused.
 
     They are found by fusing them in a copy of the graph. Spellings whose operator does not exist in
-    ``opset``, and those without a `condition`, are not reported.
+    ``opset``, and those whose condition has no text, are not reported.
     """
     results = {value.dtype for node in graph.walk() for value in node.outputs}
     dtypes = {dtype.name for dtype in results if is_float(dtype)} - {*DTYPES}
@@ -129,7 +104,7 @@ def report_other_dtypes(
     trial = graph.clone()
     recognise_spellings(trial, table, opset, [], dtypes)
     drop_dead(trial)
-    reported_ops = {spelling.op for spelling in table if spelling.condition}
+    reported_ops = {spelling.op for spelling in table if spelling.form.condition.text}
     for node in trial.walk():
         if node.op in reported_ops:
             name, dtype = operator_name(node.op), node.out.dtype.name
@@ -140,12 +115,8 @@ def report_other_dtypes(
 def spellings_in(graph: Graph, table: Sequence[Spelling]) -> tuple[Spelling, ...]:
     """Return the spellings of the table, in its order, whose ``required_op`` is in the graph or
     None."""
-    operations = {node.op for node in graph.walk()}
-    return tuple(
-        spelling
-        for spelling in table
-        if spelling.required_op is None or spelling.required_op in operations
-    )
+    operations = {None, *(node.op for node in graph.walk())}
+    return tuple(s for s in table if s.form.required_op in operations)
 
 
 def operations_of(spelling: Spelling) -> frozenset[Op]:
@@ -171,9 +142,9 @@ def _pattern(table: tuple[Spelling, ...]) -> View:
     Earlier spellings of the table are replaced by their operations in it.
     """
     *previous_spellings, spelling = table
-    names = list(inspect.signature(spelling.formula).parameters)
+    names = list(inspect.signature(spelling.form.formula).parameters)
     specs = [((2, 3) if name == "x" else (), "float32") for name in names]
-    graph = pattern_graph(spelling.formula, specs)
+    graph = pattern_graph(spelling.form.formula, specs)
     for value, name in zip(graph.inputs, names, strict=True):
         value.name = name
     sweep(graph, _rules(tuple(previous_spellings), []))
@@ -200,7 +171,7 @@ def _recogniser(table: tuple[Spelling, ...], dtypes: Collection[str]) -> Recogni
             name = ", ".join(arrays)
             return f"{name} is made from a parameter that has no value yet" if is_open else None
         are_moderate = all(is_moderate(np.asarray(a), allow_zero=True) for a in bound_arrays)
-        if are_moderate and spelling.accepts(**_numbers(arguments)):
+        if are_moderate and spelling.form.condition.accepts(**_numbers(arguments)):
             return arguments
         return _describe_refusal(spelling, arguments)
 
@@ -209,11 +180,11 @@ def _recogniser(table: tuple[Spelling, ...], dtypes: Collection[str]) -> Recogni
         inputs, params = [emit_view(editor, arguments["x"], shape, dtype)], {}
         for name, number in _numbers(arguments).items():
             if number is not None:
-                params[name] = -float(number) if spelling.negates_arguments else float(number)
+                params[name] = -float(number) if spelling.form.negates_arguments else float(number)
                 continue
             record_magnitude_fact(editor, arguments[name].base, allow_zero=True)
             array = emit_view(editor, arguments[name], arguments[name].unbroadcast_shape(shape))
-            is_negated = spelling.negates_arguments
+            is_negated = spelling.form.negates_arguments
             inputs.append(
                 editor.add(ops.neg, [array], array.shape, array.dtype) if is_negated else array
             )
@@ -229,7 +200,7 @@ def _describe_refusal(spelling: Spelling, arguments: Arguments) -> str | None:
         f"{name} is {'an array' if number is None else f'{number:g}'}"
         for name, number in _numbers(arguments).items()
     ]
-    name, condition = operator_name(spelling.op), spelling.condition
+    name, condition = operator_name(spelling.op), spelling.form.condition.text
     return f"{' and '.join(values)}, and {name} is used only {condition}" if condition else None
 
 

@@ -6,18 +6,22 @@ converter's own recognisers. A function that is registered for calls is tried be
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from converter.errors import SpecError
 from converter.fuse.match import Recogniser, recogniser_from
 from converter.fuse.spelling import Spelling, operations_of
 from converter.ir import Node, ops
+from converter.ir.activation_row import MODERATE, ActivationForm
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.opsets import OLDEST_OPSET
 
 Function: TypeAlias = Callable[..., Any]
+
+ALL_NUMBERS = replace(MODERATE, accepts=lambda **numbers: True)
+"""The condition of users' formulas. Only arrays have to be moderate."""
 
 _BROADCASTS = frozenset({ops.broadcast_in_dim, ops.reshape})
 
@@ -155,7 +159,7 @@ def _spelling(name: str, formula: Function, since: int) -> Spelling:
     with the operator. Raise `SpecError` if an operation of the formula is not elementwise.
     """
     op = Op(name, "user", formula, elementwise=True, structure=name)
-    spelling = Spelling(op, None, formula, accepts=lambda **numbers: True, since=since)
+    spelling = Spelling(op, ActivationForm(None, formula, ALL_NUMBERS), since)
     not_elementwise = {p.name for p in operations_of(spelling) - _BROADCASTS if not p.elementwise}
     if not_elementwise:
         raise SpecError(

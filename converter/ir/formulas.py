@@ -44,38 +44,6 @@ def repeat(x: jax.Array, *, times: Sequence[int]) -> jax.Array:
     return x
 
 
-def hard_sigmoid(x: jax.Array, *, alpha: float = 1 / 6, beta: float = 0.5) -> jax.Array:
-    """Return alpha * x + beta, clipped to 0 and 1."""
-    return jnp.clip(x * alpha + beta, 0, 1)
-
-
-def elu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """Return x where it is positive, else alpha * (exp(x) - 1).
-
-    The result is precise near 0, whereas ONNX's Elu loses precision there.
-    """
-    return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.minimum(x, 0)))
-
-
-def selu(x: jax.Array) -> jax.Array:
-    """Return SELU(x) (Klambauer et al., 2017, arXiv:1706.02515)."""
-    return 1.0507009873554805 * elu(x, alpha=1.6732632423543772)
-
-
-def celu(x: jax.Array, *, alpha: float = 1.0) -> jax.Array:
-    """Return max(0, x) + min(0, alpha * (exp(x / alpha) - 1)). It is precise near 0."""
-    return jnp.maximum(x, 0) + alpha * jnp.expm1(jnp.minimum(x, 0) / alpha)
-
-
-def leaky_relu(x: jax.Array, slopes: jax.Array | None = None, *, slope: float = 1) -> jax.Array:
-    """Return x, multiplied by the slope where x is negative.
-
-    ``slopes`` are slopes per channel, in a shape that is broadcast to ``x``, such as [C, 1, 1].
-    They are used in place of ``slope``.
-    """
-    return jnp.where(x >= 0, x, x * (slope if slopes is None else slopes))
-
-
 def rotary(
     x: jax.Array,
     cos: jax.Array,

@@ -7,6 +7,7 @@ exact form of an arithmetic operation is not measurably slower, it is always use
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -118,6 +119,16 @@ def _top_k_total_order(node: Node, editor: Editor) -> list[Value]:
     return editor.add_many(ops.top_k, node.inputs, types, {**node.params, "total": True})
 
 
+ACTIVATION_DEVIATIONS = {
+    op: Deviation(
+        row.deviation,
+        absolute_functions=row.absolute_functions,
+        fails_verification=row.fails_verification,
+    )
+    for op, row in ops.ACTIVATIONS.items()
+    if row.deviation
+}
+
 COMMON_DEVIATIONS: dict[Op, Deviation] = {
     **dict.fromkeys(
         (ops.reduce_max, ops.reduce_min), Deviation(NAN_SKIPPED_TEXT, _propagate_nan, _may_have_nan)
@@ -150,27 +161,11 @@ COMMON_DEVIATIONS: dict[Op, Deviation] = {
     ops.approx_top_k: Deviation(
         "NaN is not the largest, and 0.0 and -0.0 are equal, in the order of approx_max_k"
     ),
-    ops.gelu: Deviation(
-        "a GELU is off by up to 1e-6, which far below zero is all of it",
-        _gelu_by_erfc,
-        lambda node: not node.params["approximate"],
-        absolute_functions=(ops.erfc,),
-    ),
-    **dict.fromkeys(
-        (ops.elu, ops.celu, ops.selu),
-        Deviation(
-            "an exponential linear unit next to zero is off by up to 1e-7 times its scale",
-            absolute_functions=(ops.expm1,),
-        ),
-    ),
-    ops.hard_sigmoid: Deviation(
-        "a hard sigmoid is off by up to 1e-7, which next to -3 is all of it",
-        fails_verification=True,
-    ),
-    ops.hard_swish: Deviation(
-        "a hard swish is off by up to 1e-7, which next to -3 is all of it, and is finite where six "
-        "times its operand is not",
-        fails_verification=True,
+    **ACTIVATION_DEVIATIONS,
+    ops.gelu: replace(
+        ACTIVATION_DEVIATIONS[ops.gelu],
+        exact_rule=_gelu_by_erfc,
+        affects=lambda node: not node.params["approximate"],
     ),
     ops.attention: Deviation(
         "a score that is NaN or infinite counts in an Attention whose mask hides it",

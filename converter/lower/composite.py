@@ -6,6 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from converter.decompositions.registered import keyword_defaults
 from converter.ir import dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.formulas import ALIGNED, ResizeKind
@@ -14,8 +15,8 @@ from converter.lower.elementwise import Term
 from converter.lower.lowerings import lowers, register_operators, unsupported
 from converter.targets.schemas import SINCE, operator_name
 
-register_operators({ops.celu: "Celu", ops.elu: "Elu"}, alpha=1.0)
-register_operators({ops.hard_sigmoid: "HardSigmoid"}, alpha=1 / 6, beta=0.5)
+for _op in (ops.celu, ops.elu, ops.hard_sigmoid):
+    register_operators({_op: _op.operator}, **keyword_defaults(ops.ACTIVATIONS[_op].formula))
 
 
 @lowers(ops.factor, ignores=("least", "most"))
@@ -157,7 +158,7 @@ DEFAULT_ACTIVATIONS = {
     ops.rnn: ["Tanh"],
 }
 """The activations of recurrent operators if the attribute is left out."""
-SLOPE, SHIFT = 1 / 6, 0.5
+HARD_SIGMOID_DEFAULTS = keyword_defaults(ops.ACTIVATIONS[ops.hard_sigmoid].formula)
 """Parameters of JAX's hard sigmoid; ONNX's other activations here have none."""
 
 
@@ -180,8 +181,8 @@ def _(
         hidden_size=b.node.outputs[-1].shape[-1],
         direction="reverse" if reverse else None,
         activations=None if names == DEFAULT_ACTIVATIONS[b.node.op] else names,
-        activation_alpha=[SLOPE] * hard_sigmoid_count or None,
-        activation_beta=[SHIFT] * hard_sigmoid_count or None,
+        activation_alpha=[HARD_SIGMOID_DEFAULTS["alpha"]] * hard_sigmoid_count or None,
+        activation_beta=[HARD_SIGMOID_DEFAULTS["beta"]] * hard_sigmoid_count or None,
         linear_before_reset=1 if reset_last else None,
     )
 

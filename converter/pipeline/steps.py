@@ -195,11 +195,11 @@ def fuse_activations(graph: Graph, settings: PassSettings) -> bool:
     A strict conversion does not fuse activations if the operator is less precise than JAX.
     Activations whose operator exists only in a newer opset are counted.
     """
-    avoided = activations.INEXACT if settings.strict else ()
     table = [
         spelling
         for spelling in activations.SPELLINGS_OF_ACTIVATIONS
-        if spelling.op not in avoided and settings.fuses(spelling.op.structure)
+        if not (settings.strict and ops.ACTIVATIONS[spelling.op].is_inexact)
+        and settings.fuses(spelling.op.structure)
     ]
     _count_newer_activations(graph, table, settings)
     near_misses = settings.near_misses
@@ -287,7 +287,7 @@ def expand_formula(node: Node, editor: Editor) -> Sequence[Value]:
     return editor.inline(trace(partial(node.op.formula, **node.params), specs), node.inputs)
 
 
-ROUNDED_DIFFERENTLY = (ops.hard_sigmoid, ops.hard_swish)
+ROUNDED_DIFFERENTLY = {op for op, row in ops.ACTIVATIONS.items() if row.fails_verification}
 """Operations that are expanded by ONNX's formula, which rounds differently from JAX's."""
 
 

@@ -34,7 +34,6 @@ FUSED = {
     **ACTIVATIONS,
     "LayerNormalization": jax.vmap(jax.vmap(eqx.nn.LayerNorm(12))),
     "RMSNormalization": jax.vmap(jax.vmap(eqx.nn.RMSNorm(12))),
-    "Gelu": lambda x: jax.nn.gelu(x, approximate=False),
     "LogSoftmax": jax.nn.log_softmax,
     "Softmax": jax.nn.softmax,
     "Attention": lambda x: jax.nn.dot_product_attention(*[x.reshape(2, 5, 3, 4)] * 3),

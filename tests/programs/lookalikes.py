@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from converter.ir import ops
+from converter.targets.schemas import operator_name
 from tests.conformance import DEFAULT, Case
 from tests.programs.sampling import HWC, LOOK_ALIKES, POINTS
 from tests.programs.spellings import turned
@@ -152,12 +154,6 @@ def copies(x):
     return jnp.broadcast_to(x[:, None], (6, 4, 8))
 
 
-def gelu(inner=1.0, half=0.5, one=1.0, cubic=1.0):
-    """Return GELU by tanh, with constants that may be wrong."""
-    root, cube = np.sqrt(2 / np.pi) * inner, 0.044715 * cubic
-    return lambda x, y: half * x * (one + jnp.tanh(root * (x + cube * x**3)))
-
-
 def norm_of_products(x, other=1.0, average=1.0, twice=False):
     """Normalize by x * s - mean * s as Keras does, with a factor in one product only."""
     inverse = lax.rsqrt(x.var(1, keepdims=True) + 1e-3)
@@ -171,15 +167,7 @@ def weighted(q, k, change=lambda s: s, axis=-1):
 
 
 GROUPS = {
-    "Gelu": {
-        "gelu, another root": gelu(inner=1.1),
-        "gelu, another half": gelu(half=0.55),
-        "gelu, another one": gelu(one=1.1),
-        "gelu, another cube": gelu(cubic=1.1),
-        "gelu of two": lambda x, y: y * 0.5 * lax.erfc(-x * 0.5**0.5),
-        "gelu of a sum": lambda x, y: 0.5 * x * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (x + x[:1]))),
-        "gelu, shifted": lambda x, y: (x + 1) * 0.5 * (1 + lax.erf(x / 2**0.5)),
-    },
+    "Gelu": ops.ACTIVATIONS[ops.gelu].near_misses,
     "Softmax": {
         "base two": lambda x, y: jnp.exp2(less(x)) / jnp.exp2(less(x)).sum(1, keepdims=True),
         "negative": lambda x, y: jnp.exp(-less(x)) / jnp.exp(-less(x)).sum(1, keepdims=True),
@@ -214,40 +202,12 @@ GROUPS = {
 }
 
 
-def unit(x, edge=0.0, at=0.0):
-    return jnp.where(x > edge, x, jnp.expm1(jnp.where(x > edge, at, x)))
-
-
 NEAR = {
-    "Clip": [
-        lambda x: jnp.minimum(jnp.maximum(x, 2.0), -1.5),
-        lambda x: jnp.minimum(jnp.maximum(x, x[:1]), 6),
-    ],
-    "HardSigmoid": [
-        lambda x: jnp.clip(x + 3, 0, 6) / 6.1,
-        lambda x: jnp.clip(x + 3, 0, 5.9) / 6,
-        lambda x: jnp.clip(x + 3.1, 0, 6) / 6,
-    ],
-    "HardSwish": [
-        lambda x: x * jnp.clip(x + 3.1, 0, 6) / 6,
-        lambda x: x * jnp.clip(x[:1] + 3, 0, 6) / 6,
-    ],
-    "Softplus": [lambda x: jnp.log1p(jnp.exp(x)), lambda x: jnp.log1p(jnp.exp(abs(x)))],
-    "Mish": [lambda x: jnp.tanh(jax.nn.softplus(x)) * (x + 1)],
-    "Softsign": [lambda x: x / (1.1 + abs(x)), lambda x: x / (1 + abs(x[:1]))],
-    "LeakyRelu": [
-        lambda x: jnp.maximum(x, 1.5 * x),
-        lambda x: jnp.minimum(x, 0.2 * x),
-        lambda x: jnp.where(x > 0.25, x, 0.2 * x),
-        lambda x: jnp.where(x[:1] > 0, x, 0.2 * x),
-    ],
-    "Elu": [lambda x: unit(x, edge=0.5), lambda x: unit(x, at=1.0)],
-    "Selu": [
-        lambda x: 1.04 * jnp.where(x > 0, x, 1.6732632423543772 * unit(x)),
-        lambda x: 1.0507009873554805 * jnp.where(x > 0, x, 1.7 * unit(x)),
-    ],
-    "Celu": [lambda x: jnp.maximum(x, 0) + 0.7 * jnp.expm1(jnp.minimum(x, 0) / 0.8)],
+    operator_name(op): row.near_misses.values()
+    for op, row in ops.ACTIVATIONS.items()
+    if op is not ops.gelu
 }
+"""Near misses of activations of one operand."""
 
 
 def moments_that_cancel(x):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from converter.ir import ops
 from tests.conformance import DEFAULT, STRUCTURE, Case, drawn
 from tests.programs.resize import to
 from tests.programs.sampling import SPELLED as SAMPLED
@@ -108,6 +109,7 @@ MHA = drawn(lambda key: eqx.nn.MultiheadAttention(3, 12, key=key))
 OF_MHA = ((5, 12), (7, 12), (7, 12))
 TNH = ((5, 4, 8), (7, 4, 8), (7, 4, 8))
 GROUPED = ((5, 6, 8), (7, 2, 8), (7, 2, 8))
+EXACT_GELU, TANH_GELU = ops.ACTIVATIONS[ops.gelu].examples
 NORMS, RMS, GELU = {"LayerNormalization": 1}, {"RMSNormalization": 1}, {"Gelu": 1}
 SAMPLED_WAYS = {
     "coordinates": ("vmap of grad",),
@@ -127,8 +129,8 @@ FAMILIES = {
     ],
     "rms": [spelled("eqx", perturbed(eqx.nn.RMSNorm(8, use_bias=False)), ((8,),), RMS)],
     "gelu": [
-        spelled("jax_exact", lambda x: jax.nn.gelu(x, approximate=False), ((3, 5),), GELU),
-        spelled("jax_tanh", lambda x: jax.nn.gelu(x, approximate=True), ((3, 5),), GELU),
+        spelled("jax_exact", EXACT_GELU, ((3, 5),), GELU),
+        spelled("jax_tanh", TANH_GELU, ((3, 5),), GELU),
         spelled("gated", lambda x, y: jax.nn.gelu(x) * y, ((3, 5), (3, 5)), GELU, "vmap 1"),
     ],
     "log_softmax": [

@@ -95,7 +95,7 @@ def of(*fns: Callable[..., Any]) -> Draw:
 def spelled(table: Sequence[Spelling], index: int) -> Case:
     """Return the case for a spelling of a table: its formula with parameters that it may accept."""
     spelling = table[index]
-    names = [name for name in signature(spelling.formula).parameters if name != "x"]
+    names = [name for name in signature(spelling.form.formula).parameters if name != "x"]
 
     def draw(d: Drawn) -> Expr:
         dtype = d.pick(("float32", "float16"))
@@ -104,8 +104,8 @@ def spelled(table: Sequence[Spelling], index: int) -> Case:
         params = {name: np.asarray(d.pick(pool), dtype) for name in names}
         if "slope" in params and d.chance():
             slope = d.param((3,), dtype, (0.25, -0.5, 2.0, *(HUGE if d.chance() else ())))
-            return d.apply(lambda a, s: spelling.formula(a, slope=s), x, slope)
-        return d.apply(lambda a: spelling.formula(a, **params), x)
+            return d.apply(lambda a, s: spelling.form.formula(a, slope=s), x, slope)
+        return d.apply(lambda a: spelling.form.formula(a, **params), x)
 
     def apply(graph: Graph) -> bool:
         """Whether this spelling matches where the spellings before it do not."""

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from converter.ir import formulas, recurrent_formulas
+from converter.ir.activation_row import ActivationRow
 from converter.ir.op import Formula, Op, Rounding
+from converter.ir.ops import activation_table
 from converter.ir.ops.catalogue import define_op
 
 _define_composite = partial(define_op, domain="ours")
@@ -23,7 +25,17 @@ def _define_fused(name: str, formula: Formula, operator: str = "", **traits: Any
     return _define_composite(name, formula, operator=operator, **{"structure": name, **traits})
 
 
-_define_activation = partial(_define_fused, elementwise=True)
+ACTIVATIONS: dict[Op, ActivationRow] = {}
+"""The rows of the table of activations by their operations."""
+
+
+def _define_activation(row: ActivationRow, **traits: Any) -> Op:
+    """Define the elementwise operation of a row of the table of activations."""
+    names = {"operator": row.operator, "alternative_operator": row.alternative_operator}
+    op = _define_fused(row.name, row.formula, elementwise=True, **names, **traits)
+    ACTIVATIONS[op] = row
+    return op
+
 
 # ------------------------------------------------------------------------------------ recognised
 
@@ -42,7 +54,7 @@ group_norm = _define_fused(
 batch_norm = _define_fused("batch_norm", formulas.batch_norm, "BatchNormalization")
 softmax = _define_fused("softmax", jax.nn.softmax)
 log_softmax = _define_fused("log_softmax", jax.nn.log_softmax, "LogSoftmax")
-gelu = _define_activation("gelu", jax.nn.gelu, "Gelu")
+gelu = _define_activation(activation_table.GELU)
 resize = _define_fused("resize", formulas.resize, "Resize")
 grid_sample = _define_fused("grid_sample", formulas.grid_sample, "GridSample")
 lstm = _define_fused("lstm", recurrent_formulas.lstm, "LSTM", structure="recurrent")
@@ -55,22 +67,18 @@ sample_at = _define_composite("sample_at", formulas.sample_at)
 
 # ----------------------------------------------------------------------------------- activations
 
-hard_sigmoid = _define_activation("hard_sigmoid", formulas.hard_sigmoid, "HardSigmoid")
-clip = _define_activation("clip", lambda x, *, low, high: jnp.minimum(jnp.maximum(x, low), high))
-hard_swish = _define_activation("hard_swish", jax.nn.hard_swish, "HardSwish")
-softplus = _define_activation("softplus", jax.nn.softplus, "Softplus")
-mish = _define_activation("mish", jax.nn.mish, "Mish")
-swish = _define_activation("swish", lambda x, *, alpha=1.0: x * lax.logistic(x * alpha), "Swish")
-soft_sign = _define_activation("soft_sign", jax.nn.soft_sign, "Softsign")
-leaky_relu = _define_activation(
-    "leaky_relu", formulas.leaky_relu, "LeakyRelu", alternative_operator="PRelu"
-)
-elu = _define_activation("elu", formulas.elu, "Elu")
-selu = _define_activation("selu", formulas.selu, "Selu")
-celu = _define_activation("celu", formulas.celu, "Celu")
-relu = _define_composite(
-    "relu", lambda x: jnp.maximum(x, 0), elementwise=True, rounding=Rounding.NONE
-)
+hard_sigmoid = _define_activation(activation_table.HARD_SIGMOID)
+clip = _define_activation(activation_table.CLIP)
+hard_swish = _define_activation(activation_table.HARD_SWISH)
+softplus = _define_activation(activation_table.SOFTPLUS)
+mish = _define_activation(activation_table.MISH)
+swish = _define_activation(activation_table.SWISH)
+soft_sign = _define_activation(activation_table.SOFT_SIGN)
+leaky_relu = _define_activation(activation_table.LEAKY_RELU)
+elu = _define_activation(activation_table.ELU)
+selu = _define_activation(activation_table.SELU)
+celu = _define_activation(activation_table.CELU)
+relu = _define_activation(activation_table.RELU, structure="", rounding=Rounding.NONE)
 
 # --------------------------------------------------------------------------- forms that ONNX has
 

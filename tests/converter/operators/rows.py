@@ -18,6 +18,7 @@ import converter
 from converter.fuse.activations import SPELLINGS_OF_ACTIVATIONS
 from converter.fuse.spelling import Spelling
 from converter.ir import ops
+from converter.ir.activation_row import ActivationForm
 from converter.legalize.deviations import deviations
 from converter.model.results import Export
 from converter.model.verdict import Level
@@ -28,11 +29,15 @@ from tests.converter.test_edges import units
 
 ROWS = (
     *SPELLINGS_OF_ACTIVATIONS,
-    Spelling(ops.gelu, None, lambda x: jax.nn.gelu(x, approximate=False)),
-    Spelling(ops.gelu, None, lambda x: jax.nn.gelu(x, approximate=True)),
-    Spelling(ops.relu, None, lambda x: jnp.maximum(x, 0)),
-    Spelling(ops.softplus, None, lambda x: jnp.log1p(jnp.exp(-jnp.abs(x)))),
-    Spelling(ops.logistic, None, lambda x: lax.logistic(x)),  # lax.logistic has further parameters
+    *(
+        Spelling(op, ActivationForm(None, example))
+        for op, row in ops.ACTIVATIONS.items()
+        for example in row.examples
+        if not row.forms
+    ),
+    Spelling(ops.softplus, ActivationForm(None, lambda x: jnp.log1p(jnp.exp(-jnp.abs(x))))),
+    # lax.logistic has further parameters.
+    Spelling(ops.logistic, ActivationForm(None, lambda x: lax.logistic(x))),
 )
 """The table of spellings of activations, and formulas that other recognisers match."""
 
@@ -77,12 +82,12 @@ def edges(dtype: str) -> np.ndarray:
 
 def accepted_params(row: Spelling, dtype: str) -> list[Numbers]:
     """Return all combinations of parameters that the row accepts, rounded to the dtype."""
-    names = [name for name in inspect.signature(row.formula).parameters if name != "x"]
+    names = [name for name in inspect.signature(row.form.formula).parameters if name != "x"]
     with np.errstate(over="ignore"):
         numbers = dict.fromkeys(np.array(PARAMETERS).astype(dtype).astype(float).tolist())
     products = itertools.product(numbers, repeat=len(names))
     candidates = [dict(zip(names, values, strict=True)) for values in products]
-    return [params for params in candidates if row.accepts(**params)]
+    return [params for params in candidates if row.form.condition.accepts(**params)]
 
 
 def arrangements(count: int) -> Iterator[np.ndarray]:
@@ -182,7 +187,7 @@ def convert_row(row: Spelling, dtype: str, opset: int, strict: bool = False) -> 
 
 def _apply_all(row: Spelling, params: Sequence[Numbers], x: jax.Array) -> list[jax.Array]:
     numbers = ({name: np.asarray(n, x.dtype) for name, n in values.items()} for values in params)
-    return [row.formula(x, **values) for values in numbers]
+    return [row.form.formula(x, **values) for values in numbers]
 
 
 def differences(
