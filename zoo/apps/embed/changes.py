@@ -12,8 +12,7 @@ from lance import LanceDataset
 
 from zoo.apps.embed.dataset import quoted
 from zoo.apps.embed.description import StatedSource
-from zoo.apps.embed.items import Chunk
-from zoo.apps.embed.sources import NO_TEXT, StampedName, file_stamp, list_names, picture_key
+from zoo.apps.embed.sources import NO_TEXT, Chunk, StampedName, file_stamp, list_names, picture_key
 
 LISTED_AT_ONCE = 8192  # the number of pictures that are listed before they move to Arrow's memory
 DELETED_AT_ONCE = 1000  # the largest number of pictures in an SQL condition

@@ -21,11 +21,10 @@ from lance.fragment import write_fragments
 from weights.errors import WeightsError
 from zoo.apps.embed.dataset import ChunkResult, lance_writing, quoted
 from zoo.apps.embed.description import Description, StatedSource
-from zoo.apps.embed.items import Chunk, Item, chunk_items
 from zoo.apps.embed.network import Runner
 from zoo.apps.embed.requests import VECTOR
 from zoo.apps.embed.row_columns import RowColumns, make_thumbnail
-from zoo.apps.embed.sources import picture_key
+from zoo.apps.embed.sources import Chunk, Item, chunk_items, picture_key
 from zoo.architectures.inputs import Feeds
 from zoo.common.errors import BadRequest, ZooError, first_line
 from zoo.images.pictures import read_picture
