@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
-from zoo.apps.embed.dataset import quoted
-from zoo.apps.embed.description import StatedSource
+from zoo.apps.embed.dataset import StatedSource, quoted
 from zoo.apps.embed.sources import NO_TEXT, Chunk, StampedName, file_stamp, list_names, picture_key
 
 LISTED_AT_ONCE = 8192  # the number of pictures that are listed before they move to Arrow's memory

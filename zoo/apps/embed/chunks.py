@@ -19,8 +19,7 @@ from lance import LanceDataset
 from lance.fragment import write_fragments
 
 from weights.errors import WeightsError
-from zoo.apps.embed.dataset import ChunkResult, lance_writing, quoted
-from zoo.apps.embed.description import Description, StatedSource
+from zoo.apps.embed.dataset import ChunkResult, Description, StatedSource, lance_writing, quoted
 from zoo.apps.embed.network import Runner
 from zoo.apps.embed.requests import VECTOR
 from zoo.apps.embed.row_columns import RowColumns, make_thumbnail

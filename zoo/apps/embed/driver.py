@@ -15,8 +15,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.embed.changes import Changes
 from zoo.apps.embed.chunks import Task
-from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path
-from zoo.apps.embed.description import Description, StatedNetwork
+from zoo.apps.embed.dataset import ChunkResult, Dataset, Description, StatedNetwork, check_path
 from zoo.apps.embed.network import find_network
 from zoo.apps.embed.requests import VECTOR, EmbedRequest, EmbedResult
 from zoo.apps.embed.row_columns import RowColumns

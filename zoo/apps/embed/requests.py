@@ -17,6 +17,7 @@ Dtype = Literal["float16", "float32"]
 Extra = Literal["patches", "logits", "best", "thumbnail"]
 
 VECTOR = "vector"  # the column with the vectors of the model that made the dataset
+KEY, THUMBNAIL = "key", "thumbnail"  # columns of pictures
 SHARD = 1024  # the default number of pictures of a chunk, whose rows are committed together
 
 

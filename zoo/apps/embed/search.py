@@ -10,10 +10,9 @@ import numpy as np
 
 from weights.opening import open_regular
 from weights.parameters import parameter
-from zoo.apps.embed.description import KEY
 from zoo.apps.embed.index import INDEXED_ROWS, count_unindexed_rows, read_index
 from zoo.apps.embed.network import FoundNetwork, Runner, find_network, lane_session
-from zoo.apps.embed.requests import COUNT, MOST_ROWS, FoundRow, SearchRequest
+from zoo.apps.embed.requests import COUNT, KEY, MOST_ROWS, FoundRow, SearchRequest
 from zoo.apps.embed.vector_table import VectorTable, unit_rows
 from zoo.artifacts.find import is_built_folder
 from zoo.artifacts.session import open_file, open_folder

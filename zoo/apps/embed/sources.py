@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from weights.opening import as_utf8, open_regular
-from zoo.apps.embed.description import Kind, StatedSource
+from zoo.apps.embed.dataset import Kind, StatedSource
 from zoo.common.errors import BadFile, BadRequest, first_line
 from zoo.images.pictures import may_be_picture, name_ending, why_unread
 

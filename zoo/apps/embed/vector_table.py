@@ -18,9 +18,16 @@ from lance import LanceDataset
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
-from zoo.apps.embed.dataset import LANCE_ERRORS, lance_reading, lance_reason, quoted
-from zoo.apps.embed.description import KEY, Description, StatedNetwork, read_description
-from zoo.apps.embed.requests import VECTOR
+from zoo.apps.embed.dataset import (
+    LANCE_ERRORS,
+    Description,
+    StatedNetwork,
+    lance_reading,
+    lance_reason,
+    quoted,
+    read_description,
+)
+from zoo.apps.embed.requests import KEY, VECTOR
 from zoo.common.errors import BadFile, BadRequest
 from zoo.images.pixel_values import Float32
 
