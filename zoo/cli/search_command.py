@@ -102,7 +102,7 @@ def _find_duplicates(
     Both contain the first `request.count` groups; all if it is None. `above` is the least cosine of
     two duplicates. **Raises** `BadRequest` for an invalid `above` or count.
     """
-    from zoo.apps.embed.near_duplicates import find_duplicates
+    from zoo.apps.embed.search import find_duplicates
     from zoo.cli.tables.found_table import group_blocks
 
     if not 0 < above <= 1:
