@@ -40,7 +40,7 @@ DESCRIBED = ("architecture.py", "entry.py", "kinds.py")
 
 COMMAND, PICTURE, NETWORK = "command line", "a picture's request", "opening the network"
 PARTS = {
-    ("zoo/apps/embed/embed_call.py", "embed"): PICTURE,
+    ("zoo/apps/embed/calls.py", "embed"): PICTURE,
     ("zoo/apps/embed/network.py", "find_network"): NETWORK,
     ("zoo/apps/embed/network.py", "lane_session"): NETWORK,
     ("zoo/apps/embed/network.py", "Runner.__init__"): NETWORK,

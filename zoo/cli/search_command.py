@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.apps.embed.requests import DATASET, QUERY_PANEL, SearchRequest, need_lance
+from zoo.apps.embed.calls import need_lance
+from zoo.apps.embed.requests import DATASET, QUERY_PANEL, SearchRequest
 from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, command_progress, print_picture
 from zoo.common.errors import BadRequest
