@@ -81,7 +81,7 @@ def make_dataset(request: EmbedRequest, progress: Progress) -> EmbedResult:
         changes = Changes(dataset.table, description.sources, request.shard)
         _check_changes(dataset, changes, request)
         dataset.set_description(description, columns.schema().field(columns.column))
-        run = Run(dataset, changes, columns.column, progress)
+        run = Run(dataset, changes, columns, progress)
         run.work(request)
         missing_rows, conditions = changes.find_missing(dataset.table)
         for condition in conditions:
@@ -213,11 +213,11 @@ class Run:
     - `shown`: the numbers of pictures that are done, and of those that were computed.
     """
 
-    def __init__(self, dataset: Dataset, changes: Changes, column: str, progress: Progress):
-        self.dataset, self.changes, self.column = dataset, changes, column
+    def __init__(self, dataset: Dataset, changes: Changes, columns: RowColumns, progress: Progress):
+        self.dataset, self.changes, self.columns = dataset, changes, columns
         self.progress, self.lock = progress, threading.Lock()
         self.pictures, self.task_count = changes.picture_count, changes.chunk_count
-        if column != VECTOR:
+        if columns.column != VECTOR:
             self.pictures = dataset.count(self._pending)
             self.task_count = len(dataset.table.get_fragments()) if self.pictures else 0
         self.counts, self.seconds, self.tasks_done = Counter[str](), dict[str, float](), 0
@@ -228,11 +228,11 @@ class Run:
     @property
     def _pending(self) -> str:
         """SQL condition for the rows that should get a vector of an appended model."""
-        return f"error is null and {self.column} is null"
+        return f"error is null and {self.columns.column} is null"
 
     def _tasks(self) -> Iterator[Task]:
         """Yield the chunks of changed pictures, or the fragments that get an appended model."""
-        if self.column == VECTOR:
+        if self.columns.column == VECTOR:
             yield from self.changes.chunks()
         else:
             yield from [fragment.fragment_id for fragment in self.dataset.table.get_fragments()]
@@ -241,13 +241,16 @@ class Run:
         """Run the tasks here or on a cluster, and commit their results."""
         if not self.task_count:
             return
-        path, column, tasks = self.dataset.path, self.column, self._tasks()
+        path, columns, tasks = self.dataset.path, self.columns, self._tasks()
         try:
             if request.scheduler is None:
-                worker = make_worker(path, column, request.threads, self._show)
+                session = lane_session(columns.network.path)
+                runner = Runner(columns.network, session, request.threads or _count_cores())
+                description = self.dataset.description
+                worker = ChunkWorker(path, description, columns, runner, self._show)
                 run_locally(worker, tasks, self._commit_results)
             else:
-                function = partial(run_task, path, column)
+                function = partial(run_task, path, columns.column)
                 run_on_cluster(request.scheduler, function, tasks, self._commit_results)
         except KeyboardInterrupt:
             self.progress.note(
@@ -304,7 +307,7 @@ class Run:
         """
         count, counts = self.dataset.count, self.counts
         pictures, errors = count("error is null"), count("error is not null")
-        if self.column != VECTOR:
+        if self.columns.column != VECTOR:
             errors += count(self._pending)
         kept = pictures - counts["added"] - counts["again"] - (0 if pruned else missing_rows)
         return EmbedResult(
@@ -350,7 +353,6 @@ def run_locally(worker: ChunkWorker, tasks: Iterator[Task], handle_results: Hand
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
         worker.stop()
-        _open_session.cache_clear()
 
 
 def run_on_cluster(
@@ -397,31 +399,6 @@ def run_on_cluster(
             completed.update(client.map(function, further, pure=False))
 
 
-def make_worker(
-    out: Path,
-    column: str,
-    lanes: int | None = None,
-    report: Callable[[int, int], None] = lambda *_: None,
-) -> ChunkWorker:
-    """Return a worker that fills a column of the dataset at a path, which describes its network.
-
-    **Arguments:** `lanes` is the number of runs of the network at the same time; None is the
-    number of cores that this process may use. `report` is as for `ChunkWorker`.
-    **Raises** `BadFile` if the file of the network is another one on this machine.
-    """
-    dataset = Dataset.open(out)
-    assert dataset is not None
-    (stated,) = (one for one in dataset.description.networks if one.column == column)
-    network = find_network(stated.place, stated.variant)
-    if network.digest != stated.model_sha256:
-        raise BadFile(
-            f"{network.path} is another file here than where the work was begun: give all machines "
-            "one folder."
-        )
-    runner = Runner(network, _open_session(network.path, network.digest), lanes or _count_cores())
-    return ChunkWorker(out, dataset.description, column, runner, report)
-
-
 @lru_cache(1)
 def _open_session(path: Path, digest: str) -> Session:
     """Return the session of a file. It is shared by the tasks that this process runs."""
@@ -435,8 +412,26 @@ def _count_cores() -> int:
 
 
 def run_task(out: Path, column: str, task: Task) -> ChunkResult:
-    """Run a task in the process of a Dask worker, with one thread of the network."""
-    worker = make_worker(out, column, lanes=1)
+    """Run a task in the process of a Dask worker, with one thread of the network.
+
+    **Arguments:** `column` is the column of the dataset at `out` that gets the vectors. The dataset
+    describes its network. **Raises** `BadFile` if the file of the network is another one on this
+    machine.
+    """
+    dataset = Dataset.open(out)
+    assert dataset is not None
+    description = dataset.description
+    (stated,) = (one for one in description.networks if one.column == column)
+    network = find_network(stated.place, stated.variant)
+    if network.digest != stated.model_sha256:
+        raise BadFile(
+            f"{network.path} is another file here than where the work was begun: give all machines "
+            "one folder."
+        )
+    extra = description.extra if column == VECTOR else ()
+    columns = RowColumns(network, description.dtype, extra, column)
+    runner = Runner(network, _open_session(network.path, network.digest), 1)
+    worker = ChunkWorker(out, description, columns, runner)
     try:
         return worker.run(task)
     finally:
