@@ -16,7 +16,6 @@ from weights.parameters import parameter
 from zoo.apps.embed.network import FoundNetwork
 from zoo.apps.embed.requests import VECTOR, Dtype, Extra
 from zoo.architectures.kinds import architecture_of
-from zoo.artifacts.read import entry_of_manifest
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
 from zoo.tasks.answer import best_answers, fit_size, softmax
@@ -62,7 +61,7 @@ class RowColumns:
     @cached_property
     def classes(self) -> Sequence[str]:
         """The names of the classes of the network."""
-        return entry_of_manifest(self.network.manifest).class_names
+        return self.network.entry.class_names
 
     @cached_property
     def prefix_tokens(self) -> int:
@@ -74,7 +73,7 @@ class RowColumns:
         **Raises** `BadRequest` if the network does not return the features of one picture: a
         detector or a segmenter, for example.
         """
-        config = entry_of_manifest(self.network.manifest).config
+        config = self.network.entry.config
         if not architecture_of(config).gives_features:
             raise BadRequest(
                 f"{self.network.manifest.model} has no tokens: leave out {parameter('extra')} "
