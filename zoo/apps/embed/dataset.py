@@ -29,6 +29,12 @@ from zoo.artifacts.schema import StatedPreprocessing
 from zoo.common.errors import BadFile, BadOutput, BadRequest, first_line
 from zoo.common.fields import Count, Digest, Label, Line, Model, Side
 
+VARIABLE_FIELDS = {"place", "appended", "sources"}
+"""Fields of a description in which two runs on one dataset may differ."""
+
+SHARED_FIELDS = ("dtype", "draft", "batch", "sources")
+"""Fields of a description that hold for all models of a dataset."""
+
 METADATA_KEY = b"zoo.embed"  # the key of the description in the metadata of a schema
 
 IDENTITY = ["source", "key"]  # columns that identify a picture
@@ -128,6 +134,40 @@ class Description(StatedNetwork):
         value is not valid.
         """
         return type(self).model_validate(dict(self) | changes)
+
+    def append_network(self, requested: Self) -> tuple[Self, str]:
+        """Return this description with the model of another one appended, and the column of its
+        vectors.
+
+        A model that the dataset has keeps its column. The other description also replaces the
+        `SHARED_FIELDS`.
+        """
+        columns = {network.model_sha256: network.column for network in self.networks}
+        column, fields = columns.get(requested.model_sha256), dict(requested)
+        if column is None:
+            # A dot in the name of a column would be the path of a nested column.
+            name = f"{VECTOR}_{requested.model}_{requested.variant}"
+            column = re.sub(r"\W", "_", name, flags=re.ASCII)
+            if column in columns.values():
+                column += f"_{requested.model_sha256[:8]}"
+        changes = {name: fields[name] for name in SHARED_FIELDS}
+        if column == VECTOR:
+            return self.changed(**changes, place=requested.place), column
+        network = {name: fields[name] for name in StatedNetwork.model_fields} | {"column": column}
+        appended = {other.column: other for other in self.appended}
+        appended[column] = StatedNetwork.model_validate(network)
+        return self.changed(**changes, appended=tuple(appended.values())), column
+
+    def has_same_sources(self, other: Self) -> bool:
+        """Return whether the sources are the same, apart from archives that were added or removed.
+
+        If there are archives alone, at least one has to be the same.
+        """
+        folders, archives = [], []
+        for sources in (self.sources, other.sources):
+            folders.append([source for source in sources if not source.is_archive])
+            archives.append({source.path for source in sources if source.is_archive})
+        return folders[0] == folders[1] and bool(folders[0] or archives[0] & archives[1])
 
 
 def read_description(path: Path, metadata: Mapping[bytes, bytes] | None) -> Description:
@@ -245,12 +285,32 @@ class Dataset:
             table = lance.dataset(str(path))
         return cls(path, table, read_description(path, table.schema.metadata))
 
-    def check_columns(self, pending: str) -> None:
-        """Check that no other program added or removed columns. **Raises** `BadFile`.
+    def check(self, description: Description, pending: str) -> None:
+        """Check that the dataset has the model, the options and the sources of a description, and
+        that no other program added or removed columns.
 
         `pending` is a column that may exist or not, because a run that adds it may be stopped.
+        **Raises** `BadOutput` or `BadFile`.
         """
-        expected = [name for name in self.description.all_columns if name != pending]
+        earlier = self.description
+        fields = description.model_dump(exclude=VARIABLE_FIELDS)
+        earlier_fields = earlier.model_dump(exclude=VARIABLE_FIELDS)
+        different = [name for name in fields if fields[name] != earlier_fields[name]]
+        if not earlier.has_same_sources(description):
+            different.append("sources")
+        if "model_sha256" in different:
+            raise BadOutput(
+                f"{self.path} holds vectors of {earlier.label}, not of {description.label}, and "
+                "these cannot be compared: give them a column of their own with "
+                f"{parameter('append_model')}, choose another place, or replace it with "
+                f"{parameter('force')}."
+            )
+        if different:
+            raise BadOutput(
+                f"{self.path} was made with other {' and '.join(different)}: choose another place, "
+                f"or replace it with {parameter('force')}."
+            )
+        expected = [name for name in earlier.all_columns if name != pending]
         if [name for name in self.table.schema.names if name != pending] != expected:
             raise BadFile(
                 f"{self.path} was changed by another program since it was made, which would be "

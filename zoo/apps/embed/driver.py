@@ -6,7 +6,6 @@ Chunks are embedded by threads of this process, or by the workers of a Dask clus
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 import time
@@ -24,7 +23,7 @@ from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.embed.changes import Changes
 from zoo.apps.embed.chunks import ChunkWorker, Task
-from zoo.apps.embed.dataset import ChunkResult, Dataset, Description, StatedNetwork, check_path
+from zoo.apps.embed.dataset import ChunkResult, Dataset, Description, check_path
 from zoo.apps.embed.network import Runner, find_network, lane_session
 from zoo.apps.embed.requests import VECTOR, EmbedRequest, EmbedResult
 from zoo.apps.embed.row_columns import RowColumns
@@ -36,12 +35,6 @@ from zoo.common.staging import locked_output
 
 if TYPE_CHECKING:
     from zoo.common.runtime import Session
-
-VARIABLE_FIELDS = {"place", "appended", "sources"}
-"""Fields of a description in which two runs on one dataset may differ."""
-
-SHARED_FIELDS = ("dtype", "draft", "batch", "sources")
-"""Fields of a description that hold for all models of a dataset."""
 
 LOG_SECONDS, TERMINAL_SECONDS = 10.0, 0.5
 """Seconds between two messages of progress in a log, and on a terminal."""
@@ -72,11 +65,16 @@ def make_dataset(request: EmbedRequest, progress: Progress) -> EmbedResult:
     with locked_output(request.out, progress):
         dataset = Dataset.open(request.out)
         if request.append_model:
-            description, columns = _append_network(dataset, request, description, columns)
+            if dataset is None:
+                raise BadFile(
+                    f"{request.out} is no dataset, to which a model could be appended: make it "
+                    f"first, without {parameter('append_model')}."
+                )
+            description, column = dataset.description.append_network(description)
+            columns = replace(columns, column=column)
         if dataset is None or request.force:
             dataset = Dataset.create(request.out, columns.schema(), description)
-        _check_same(dataset, description)
-        dataset.check_columns(columns.column)
+        dataset.check(description, columns.column)
         progress.stage("looking for pictures")
         changes = Changes(dataset.table, description.sources, request.shard)
         _check_changes(dataset, changes, request)
@@ -110,78 +108,6 @@ def _describe(columns: RowColumns, request: EmbedRequest) -> Description:
         columns=columns.names,
         sources=state_sources(request.sources),
     )
-
-
-def _append_network(
-    dataset: Dataset | None, request: EmbedRequest, requested: Description, columns: RowColumns
-) -> tuple[Description, RowColumns]:
-    """Return the description of a dataset with the requested model appended, and `columns` with the
-    column of its vectors.
-
-    A model that the dataset has keeps its column. **Raises** `BadFile` if there is no dataset.
-    """
-    if dataset is None:
-        raise BadFile(
-            f"{request.out} is no dataset, to which a model could be appended: make it first, "
-            f"without {parameter('append_model')}."
-        )
-    earlier, fields = dataset.description, dict(requested)
-    columns_by_digest = {network.model_sha256: network.column for network in earlier.networks}
-    column = columns_by_digest.get(requested.model_sha256)
-    if column is None:
-        # A dot in the name of a column would be the path of a nested column.
-        name = f"{VECTOR}_{requested.model}_{requested.variant}"
-        column = re.sub(r"\W", "_", name, flags=re.ASCII)
-        if column in columns_by_digest.values():
-            column += f"_{requested.model_sha256[:8]}"
-    network = {name: fields[name] for name in StatedNetwork.model_fields} | {"column": column}
-    appended = {other.column: other for other in earlier.appended}
-    if column != VECTOR:
-        appended[column] = StatedNetwork.model_validate(network)
-    changes = {name: fields[name] for name in SHARED_FIELDS}
-    if column == VECTOR:
-        changes["place"] = requested.place
-    description = earlier.changed(appended=tuple(appended.values()), **changes)
-    return description, replace(columns, column=column)
-
-
-def _check_same(dataset: Dataset, description: Description) -> None:
-    """Check that a dataset has the described model, options and sources.
-
-    **Raises** `BadOutput`.
-    """
-    earlier = dataset.description
-    fields = description.model_dump(exclude=VARIABLE_FIELDS)
-    earlier_fields = earlier.model_dump(exclude=VARIABLE_FIELDS)
-    different = [name for name in fields if fields[name] != earlier_fields[name]]
-    if not _have_same_sources(earlier, description):
-        different.append("sources")
-    if "model_sha256" in different:
-        raise BadOutput(
-            f"{dataset.path} holds vectors of {earlier.label}, not of {description.label}, and "
-            "these cannot be compared: give them a column of their own with "
-            f"{parameter('append_model')}, choose another place, or replace it with "
-            f"{parameter('force')}."
-        )
-    if different:
-        raise BadOutput(
-            f"{dataset.path} was made with other {' and '.join(different)}: choose another place, "
-            f"or replace it with {parameter('force')}."
-        )
-
-
-def _have_same_sources(earlier: Description, description: Description) -> bool:
-    """Return whether the sources are the same, apart from archives that were added or removed.
-
-    If there are archives alone, at least one has to be the same.
-    """
-    folders, archives = [], []
-    for sources in (earlier.sources, description.sources):
-        folders.append([source for source in sources if not source.is_archive])
-        archives.append({source.path for source in sources if source.is_archive})
-    if folders[0] != folders[1]:
-        return False
-    return bool(folders[0] or archives[0] & archives[1])
 
 
 def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) -> None:

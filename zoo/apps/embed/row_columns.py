@@ -86,23 +86,24 @@ class RowColumns:
 
         **Raises** `BadRequest`.
         """
-        known, option = get_args(Extra), parameter("extra")
+        known = get_args(Extra)
         for name in self.extra:
             if name not in known or self.extra.count(name) > 1:
                 raise BadRequest(
-                    f"{option} {name} is no column: choose among {', '.join(known)}, once."
+                    f"{parameter('extra')} {name} is no column: choose among {', '.join(known)}, "
+                    "once."
                 )
         for name, output in self.outputs.items():
             shape = self.network.outputs.get(output)
             if shape is None:
                 names = ", ".join(self.network.outputs)
                 raise BadRequest(
-                    f"{option} {name} needs the output {output}, and this has {names}."
+                    f"{parameter('extra')} {name} needs the output {output}, and this has {names}."
                 )
             if output == "logits" and shape[1:] != (len(self.classes),):
                 raise BadRequest(
-                    f"{option} {name} needs a number for each of {len(self.classes)} classes, and "
-                    f"{output} is {list(shape)}."
+                    f"{parameter('extra')} {name} needs a number for each of {len(self.classes)} "
+                    f"classes, and {output} is {list(shape)}."
                 )
         if "patches" in self.extra:
             _ = self.prefix_tokens
