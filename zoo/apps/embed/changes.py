@@ -140,12 +140,7 @@ def _list_units(source: StatedSource, skipped_files: Counter[str]) -> Iterator[S
         yield key, stamp if key == source.prefix + name else NO_TEXT
 
 
-def _subtract(pictures: pa.Table, others: pa.Table, columns: Sequence[str]) -> pa.Table:
+def _subtract(pictures: pa.Table, others: pa.Table, columns: list[str]) -> pa.Table:
     """Return the rows of `pictures` that are not in `others`. Rows are compared by these
     columns."""
-
-    def join_columns(table: pa.Table) -> pa.ChunkedArray:
-        texts = (pc.cast(table[name], pa.string()) for name in columns)
-        return pc.binary_join_element_wise(*texts, "\0")
-
-    return pictures.filter(pc.invert(pc.is_in(join_columns(pictures), join_columns(others))))
+    return pictures.join(others.select(columns), columns, join_type="left anti", use_threads=False)
