@@ -252,6 +252,13 @@ def lance_writing(path: Path) -> Generator[None]:
         ) from error
 
 
+def open_table(path: Path) -> tuple[LanceDataset, Description]:
+    """Return the dataset at a path as Lance opens it, and its description. **Raises** `BadFile`."""
+    with lance_reading(path):
+        table = lance.dataset(str(path))
+    return table, read_description(path, table.schema.metadata)
+
+
 class Dataset:
     """Dataset that one process at a time commits to."""
 
@@ -281,9 +288,7 @@ class Dataset:
             if os.path.lexists(path) and (not path.is_dir() or {*os.listdir(path)} - FOLDERS):
                 raise BadOutput(f"{path} is no dataset: choose another place.")
             return None
-        with lance_reading(path):
-            table = lance.dataset(str(path))
-        return cls(path, table, read_description(path, table.schema.metadata))
+        return cls(path, *open_table(path))
 
     def check(self, description: Description, pending: str) -> None:
         """Check that the dataset has the model, the options and the sources of a description, and
