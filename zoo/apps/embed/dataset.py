@@ -190,7 +190,7 @@ def read_description(path: Path, metadata: Mapping[bytes, bytes] | None) -> Desc
 
 @dataclass
 class ChunkResult:
-    """What a worker wrote for a chunk, which is not committed yet.
+    """The output of a worker for a chunk, which is not committed yet.
 
     - `fragments`: new fragments with the rows of pictures.
     - `replaced`: (source, key) of the pictures in them that have an older row.
