@@ -299,7 +299,7 @@ class EmbedParts:
         """Read, decode and resize all pictures."""
         self.values = list(self._on_all_cores(self._values, self.paths))
 
-    def embed_folder(self) -> None:
+    def run(self) -> None:
         """Run the network on all pictures."""
         for _ in self._on_all_cores(self._run, self.values):
             pass
@@ -307,8 +307,7 @@ class EmbedParts:
     def _on_all_cores(self, work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
         # As many at once as `zoo embed` has in a piece for a small network.
         pieces = [
-            items[measure_start : measure_start + PIECE_PICTURES]
-            for measure_start in range(0, len(items), PIECE_PICTURES)
+            items[start : start + PIECE_PICTURES] for start in range(0, len(items), PIECE_PICTURES)
         ]
         with ThreadPoolExecutor(self.cores) as threads:
             for results in threads.map(lambda piece: [work(item) for item in piece], pieces):

@@ -22,8 +22,8 @@ import dask
 from distributed import Scheduler, Worker, get_worker
 
 from zoo.apps.embed.dataset import ChunkResult
+from zoo.apps.embed.driver import run_on_cluster
 from zoo.apps.embed.requests import SHARD
-from zoo.apps.embed.workers import run_on_cluster
 
 SLOW, DYING, LATE = 0.1, 0.1, 0.2
 """Shares of the workers that take four times as long, that die, and that join late."""

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from zoo.apps.embed.dataset import ChunkResult, Dataset
-from zoo.apps.embed.description import Description
+from zoo.apps.embed.dataset import ChunkResult, Dataset, Description
 from zoo.artifacts.schema import StatedPreprocessing
 from zoo.images.preprocessing import Preprocessing
 

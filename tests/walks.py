@@ -9,6 +9,11 @@ hidden function are not counted. Functions of the converter, of modules that hol
 modules during their import are hidden. Functions of other libraries are transparent: a callback
 counts as called by the function that called the library. A return is a step to a file that was
 visited before. Threads that start meanwhile belong to the walk, and begin without a caller.
+
+The walk of ``embed`` is also counted in parts: the command line, the opening of the network, and
+the request of a picture, which is the rest of `zoo.embed`. A part begins with a function of
+`PARTS`, and has the calls below it that belong to no other part. The step to this function belongs
+to the part of its caller. Each part counts on its own which functions were called before.
 """
 
 import argparse
@@ -20,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from zoo.cli.app import app
 from zoo.cli.console import run_command
@@ -33,13 +38,40 @@ DESCRIBED = ("architecture.py", "entry.py", "kinds.py")
 """Modules of `zoo/architectures` that hold no network."""
 
 
+COMMAND, PICTURE, NETWORK = "command line", "a picture's request", "opening the network"
+PARTS = {
+    ("zoo/apps/embed/calls.py", "embed"): PICTURE,
+    ("zoo/apps/embed/network.py", "find_network"): NETWORK,
+    ("zoo/apps/embed/network.py", "lane_session"): NETWORK,
+    ("zoo/apps/embed/network.py", "Runner.__init__"): NETWORK,
+}
+"""The part of a walk that begins with a function."""
+
+
+class Caller(NamedTuple):
+    """The innermost counted function of a thread, by its file, and the part of its walk.
+
+    The file is empty at the start of a thread, and None below a hidden function.
+    """
+
+    file: str | None
+    part: str
+
+
 @dataclass
 class Walk:
-    """The steps of a request in their order, as pairs of a calling and a called file."""
+    """The steps of a request in their order, as pairs of a calling and a called file.
+
+    - `called`: the functions that were called.
+    - `parts`: the walks of the parts by name.
+    - `part`: the part in which threads start, which is that of the thread that is followed first.
+    """
 
     steps: dict[tuple[str, str], None] = field(default_factory=dict)
     called: set[CodeType] = field(default_factory=set)
     first: str = ""
+    parts: dict[str, "Walk"] = field(default_factory=dict)
+    part: str = COMMAND
 
     @property
     def files(self) -> set[str]:
@@ -61,31 +93,47 @@ class Walk:
                 walk.steps[pair] = None
         return walk
 
-    def thread(self) -> Callable[[FrameType, str, Any], None]:
+    def thread(self, is_first: bool = False) -> Callable[[FrameType, str, Any], None]:
         """Return a function that follows the calls of one thread, for `sys.setprofile`."""
-        callers: list[str | None] = []  # by frame; None below a hidden function
+        start = Caller("", self.part)
+        callers: list[Caller] = []  # by frame
 
         def follow(frame: FrameType, event: str, argument: Any) -> None:
             if event == "call":
-                callers.append(self._enter(frame.f_code, callers[-1] if callers else ""))
+                callers.append(self._enter(frame.f_code, callers[-1] if callers else start))
             elif event == "return" and callers:
                 callers.pop()
+            if is_first and event in ("call", "return"):
+                self.part = (callers[-1] if callers else start).part
 
         return follow
 
-    def _enter(self, code: CodeType, caller: str | None) -> str | None:
-        """Record a call. Return the file of the innermost counted function."""
-        if caller is None or code.co_name == "<module>":
-            return None
+    def _enter(self, code: CodeType, caller: Caller) -> Caller:
+        """Record a call in the walk and in its part. Return the caller of the calls below it."""
+        if caller.file is None or code.co_name == "<module>":
+            return Caller(None, caller.part)
         file = counted_file(code)
         if file == "":
             return caller
-        if file is not None:
-            self.first = self.first or file
-            if caller and file != caller and code not in self.called:
-                self.steps[caller, file] = None
-            self.called.add(code)
-        return file
+        if file is None:
+            return Caller(None, caller.part)
+        part = PARTS.get((file, code.co_qualname), caller.part)
+        self._record(code, caller.file, file)
+        self._part(caller.part)._record(code, caller.file, file)
+        if part != caller.part:
+            self._part(part)._record(code, "", file)
+        return Caller(file, part)
+
+    def _part(self, name: str) -> "Walk":
+        """Return the walk of a part."""
+        return self.parts.setdefault(name, Walk())
+
+    def _record(self, code: CodeType, caller: str, file: str) -> None:
+        """Record a call of a function in a file. An empty `caller` makes no step."""
+        self.first = self.first or file
+        if caller and file != caller and code not in self.called:
+            self.steps[caller, file] = None
+        self.called.add(code)
 
 
 def counted_file(code: CodeType) -> str | None:
@@ -110,7 +158,7 @@ def walking() -> Generator[Walk]:
         follow(frame, event, argument)
 
     threading.setprofile(start_thread)
-    sys.setprofile(walk.thread())
+    sys.setprofile(walk.thread(is_first=True))
     try:
         yield walk
     finally:
@@ -143,25 +191,39 @@ def embed(folder: Path) -> Callable[[], int]:
 REQUESTS = {"export": export, "embed": embed}
 
 
+def walk_request(request: str, folder: Path) -> Walk:
+    """Run one of the `REQUESTS` in an empty folder, and return its walk."""
+    run = REQUESTS[request](folder)
+    with walking() as walk:
+        code = run()
+    assert code == 0, code
+    return walk
+
+
+def print_walk(title: str, walk: Walk, lists_steps: bool) -> None:
+    """Print the numbers of a walk between files and between packages, perhaps after its steps."""
+    if lists_steps:
+        for caller, file in walk.steps:
+            sys.stdout.write(f"{caller} -> {file}\n")
+    for nouns, walked in (("files", walk), ("packages", walk.packages)):
+        sys.stdout.write(
+            f"{title}{len(walked.steps)} steps between {len(walked.files)} {nouns}, "
+            f"{walked.returns} returns\n"
+        )
+
+
 def main() -> None:
-    """Print the numbers of a request, and with `--list` each step."""
+    """Print the numbers of a request and of its parts, and with `--list` each step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("request", choices=REQUESTS)
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory() as scratch:
-        run = REQUESTS[options.request](Path(scratch))
-        with walking() as walk:
-            code = run()
-    assert code == 0, code
-    if options.list:
-        for caller, file in walk.steps:
-            sys.stdout.write(f"{caller} -> {file}\n")
-    for nouns, walked in (("files", walk), ("packages", walk.packages)):
-        sys.stdout.write(
-            f"{len(walked.steps)} steps between {len(walked.files)} {nouns}, "
-            f"{walked.returns} returns\n"
-        )
+        walk = walk_request(options.request, Path(scratch))
+    print_walk("", walk, options.list and len(walk.parts) == 1)
+    if len(walk.parts) > 1:
+        for name, part in walk.parts.items():
+            print_walk(f"{name}: ", part, options.list)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ Importing this package does not import JAX. Its functions import it when they ar
 """
 
 import zoo.common.shadows  # noqa: F401 - before anything that imports `converter` or `weights`
-from zoo.apps.embed.embed_call import embed
-from zoo.apps.embed.search_call import search
+from zoo.apps.embed.calls import embed, search
 from zoo.artifacts.session import VisionModel, load
 from zoo.checkpoints.pretrained import from_pretrained
 from zoo.common.versions import __version__

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.apps.embed.description import METADATA_KEY, read_description
+from zoo.apps.embed.dataset import METADATA_KEY, read_description
 from zoo.common.errors import BadFile
 from zoo.texts.tokenizer import WORDS, read_words
 

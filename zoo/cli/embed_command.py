@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from zoo.apps.embed.embed_call import embed
+from zoo.apps.embed.calls import embed
 from zoo.apps.embed.requests import EmbedResult
 from zoo.cli.command_options import derive_options
 from zoo.cli.console import CommandResult

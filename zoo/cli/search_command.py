@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.apps.embed.requests import DATASET, QUERY_PANEL, SearchRequest, need_lance
+from zoo.apps.embed.calls import need_lance
+from zoo.apps.embed.requests import DATASET, QUERY_PANEL, SearchRequest
 from zoo.cli.command_options import Json, derive_options
 from zoo.cli.console import CommandResult, command_progress, print_picture
 from zoo.common.errors import BadRequest
@@ -102,7 +103,7 @@ def _find_duplicates(
     Both contain the first `request.count` groups; all if it is None. `above` is the least cosine of
     two duplicates. **Raises** `BadRequest` for an invalid `above` or count.
     """
-    from zoo.apps.embed.near_duplicates import find_duplicates
+    from zoo.apps.embed.search import find_duplicates
     from zoo.cli.tables.found_table import group_blocks
 
     if not 0 < above <= 1:

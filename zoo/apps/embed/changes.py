@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
 
-from zoo.apps.embed.dataset import quoted
-from zoo.apps.embed.description import StatedSource
-from zoo.apps.embed.items import Chunk
-from zoo.apps.embed.sources import NO_TEXT, StampedName, file_stamp, list_names, picture_key
+from zoo.apps.embed.dataset import StatedSource, quoted
+from zoo.apps.embed.sources import NO_TEXT, Chunk, StampedName, file_stamp, list_names, picture_key
 
 LISTED_AT_ONCE = 8192  # the number of pictures that are listed before they move to Arrow's memory
 DELETED_AT_ONCE = 1000  # the largest number of pictures in an SQL condition
@@ -142,12 +140,7 @@ def _list_units(source: StatedSource, skipped_files: Counter[str]) -> Iterator[S
         yield key, stamp if key == source.prefix + name else NO_TEXT
 
 
-def _subtract(pictures: pa.Table, others: pa.Table, columns: Sequence[str]) -> pa.Table:
+def _subtract(pictures: pa.Table, others: pa.Table, columns: list[str]) -> pa.Table:
     """Return the rows of `pictures` that are not in `others`. Rows are compared by these
     columns."""
-
-    def join_columns(table: pa.Table) -> pa.ChunkedArray:
-        texts = (pc.cast(table[name], pa.string()) for name in columns)
-        return pc.binary_join_element_wise(*texts, "\0")
-
-    return pictures.filter(pc.invert(pc.is_in(join_columns(pictures), join_columns(others))))
+    return pictures.join(others.select(columns), columns, join_type="left anti", use_threads=False)

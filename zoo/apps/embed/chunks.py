@@ -19,13 +19,10 @@ from lance import LanceDataset
 from lance.fragment import write_fragments
 
 from weights.errors import WeightsError
-from zoo.apps.embed.dataset import ChunkResult, lance_writing, quoted
-from zoo.apps.embed.description import Description, StatedSource
-from zoo.apps.embed.items import Chunk, Item, chunk_items
+from zoo.apps.embed.dataset import ChunkResult, Description, StatedSource, lance_writing, quoted
 from zoo.apps.embed.network import Runner
-from zoo.apps.embed.requests import VECTOR
 from zoo.apps.embed.row_columns import RowColumns, make_thumbnail
-from zoo.apps.embed.sources import picture_key
+from zoo.apps.embed.sources import Chunk, Item, chunk_items, picture_key
 from zoo.architectures.inputs import Feeds
 from zoo.common.errors import BadRequest, ZooError, first_line
 from zoo.images.pictures import read_picture
@@ -76,23 +73,21 @@ class ChunkWorker:
     There are two threads for each run of the network that is possible at the same time
     (`runner.lanes`): while some read and decode pictures, others run the network.
 
-    **Arguments:** `column` is the column of the dataset at `out` that gets the vectors. `report` is
-    called by these threads with a number of pictures that are done, and the number of those that
-    were not only copied from their rows.
+    **Arguments:** `columns` are the columns of the dataset at `out` that the network of `runner`
+    computes. `report` is called by these threads with a number of pictures that are done, and the
+    number of those that were not only copied from their rows.
     """
 
     def __init__(
         self,
         out: Path,
         description: Description,
-        column: str,
+        columns: RowColumns,
         runner: Runner,
-        report: Callable[[int, int], None],
+        report: Callable[[int, int], None] = lambda *_: None,
     ):
         self.out, self.sources, self.runner, self.report = out, description.sources, runner, report
-        network, self.stopped = runner.network, False
-        extra = description.extra if column == VECTOR else ()
-        self.columns = RowColumns(network, description.dtype, extra, column)
+        self.columns, network, self.stopped = columns, columns.network, False
         self.smallest_sides = network.smallest_sides if description.draft else None
         self.batch = description.batch
         self.least_piece = self.batch * (FREE_BATCHES if network.size is None else 1)

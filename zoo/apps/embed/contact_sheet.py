@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from weights.parameters import parameter
 from weights.printable import printable
-from zoo.apps.embed.description import KEY, THUMBNAIL
+from zoo.apps.embed.requests import KEY, THUMBNAIL
 from zoo.apps.embed.vector_table import VectorTable
 from zoo.common.errors import BadRequest
 from zoo.common.fonts import font

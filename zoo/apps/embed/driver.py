@@ -1,40 +1,54 @@
-"""Course of `zoo embed`: compare sources and rows, have chunks embedded, commit their fragments."""
+"""Course of `zoo embed`: compare sources and rows, have chunks embedded, commit their fragments.
+
+Chunks are embedded by threads of this process, or by the workers of a Dask cluster.
+"""
 
 from __future__ import annotations
 
-import re
+import os
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from weights.parameters import parameter
 from weights.progress import Progress
 from zoo.apps.embed.changes import Changes
-from zoo.apps.embed.chunks import Task
-from zoo.apps.embed.dataset import ChunkResult, Dataset, check_path
-from zoo.apps.embed.description import Description, StatedNetwork
-from zoo.apps.embed.network import find_network
+from zoo.apps.embed.chunks import ChunkWorker, Task
+from zoo.apps.embed.dataset import ChunkResult, Dataset, Description, check_path
+from zoo.apps.embed.network import Runner, find_network, lane_session
 from zoo.apps.embed.requests import VECTOR, EmbedRequest, EmbedResult
 from zoo.apps.embed.row_columns import RowColumns
 from zoo.apps.embed.sources import state_sources
-from zoo.apps.embed.workers import make_worker, run_locally, run_on_cluster, run_task
 from zoo.artifacts.choices import tower_variant
-from zoo.common.errors import BadFile, BadOutput
+from zoo.common.errors import BadFile, BadOutput, BadRequest
 from zoo.common.progress import is_terminal
 from zoo.common.staging import locked_output
 
-VARIABLE_FIELDS = {"place", "appended", "sources"}
-"""Fields of a description in which two runs on one dataset may differ."""
-
-SHARED_FIELDS = ("dtype", "draft", "batch", "sources")
-"""Fields of a description that hold for all models of a dataset."""
+if TYPE_CHECKING:
+    from zoo.common.runtime import Session
 
 LOG_SECONDS, TERMINAL_SECONDS = 10.0, 0.5
 """Seconds between two messages of progress in a log, and on a terminal."""
+
+CHUNKS = 2
+"""The number of chunks that this process works on at the same time: one starts while the last
+pictures of another are in progress."""
+
+AHEAD = 2048
+"""The number of tasks that a scheduler has at the same time; each takes it some kilobytes."""
+
+
+HandleResults = Callable[[list[ChunkResult]], None]
+"""A function that is called with results as soon as there are some."""
 
 
 def make_dataset(request: EmbedRequest, progress: Progress) -> EmbedResult:
@@ -51,16 +65,21 @@ def make_dataset(request: EmbedRequest, progress: Progress) -> EmbedResult:
     with locked_output(request.out, progress):
         dataset = Dataset.open(request.out)
         if request.append_model:
-            description, columns = _append_network(dataset, request, description, columns)
+            if dataset is None:
+                raise BadFile(
+                    f"{request.out} is no dataset, to which a model could be appended: make it "
+                    f"first, without {parameter('append_model')}."
+                )
+            description, column = dataset.description.append_network(description)
+            columns = replace(columns, column=column)
         if dataset is None or request.force:
             dataset = Dataset.create(request.out, columns.schema(), description)
-        _check_same(dataset, description)
-        dataset.check_columns(columns.column)
+        dataset.check(description, columns.column)
         progress.stage("looking for pictures")
         changes = Changes(dataset.table, description.sources, request.shard)
         _check_changes(dataset, changes, request)
         dataset.set_description(description, columns.schema().field(columns.column))
-        run = Run(dataset, changes, columns.column, progress)
+        run = Run(dataset, changes, columns, progress)
         run.work(request)
         missing_rows, conditions = changes.find_missing(dataset.table)
         for condition in conditions:
@@ -89,78 +108,6 @@ def _describe(columns: RowColumns, request: EmbedRequest) -> Description:
         columns=columns.names,
         sources=state_sources(request.sources),
     )
-
-
-def _append_network(
-    dataset: Dataset | None, request: EmbedRequest, requested: Description, columns: RowColumns
-) -> tuple[Description, RowColumns]:
-    """Return the description of a dataset with the requested model appended, and `columns` with the
-    column of its vectors.
-
-    A model that the dataset has keeps its column. **Raises** `BadFile` if there is no dataset.
-    """
-    if dataset is None:
-        raise BadFile(
-            f"{request.out} is no dataset, to which a model could be appended: make it first, "
-            f"without {parameter('append_model')}."
-        )
-    earlier, fields = dataset.description, dict(requested)
-    columns_by_digest = {network.model_sha256: network.column for network in earlier.networks}
-    column = columns_by_digest.get(requested.model_sha256)
-    if column is None:
-        # A dot in the name of a column would be the path of a nested column.
-        name = f"{VECTOR}_{requested.model}_{requested.variant}"
-        column = re.sub(r"\W", "_", name, flags=re.ASCII)
-        if column in columns_by_digest.values():
-            column += f"_{requested.model_sha256[:8]}"
-    network = {name: fields[name] for name in StatedNetwork.model_fields} | {"column": column}
-    appended = {other.column: other for other in earlier.appended}
-    if column != VECTOR:
-        appended[column] = StatedNetwork.model_validate(network)
-    changes = {name: fields[name] for name in SHARED_FIELDS}
-    if column == VECTOR:
-        changes["place"] = requested.place
-    description = earlier.changed(appended=tuple(appended.values()), **changes)
-    return description, replace(columns, column=column)
-
-
-def _check_same(dataset: Dataset, description: Description) -> None:
-    """Check that a dataset has the described model, options and sources.
-
-    **Raises** `BadOutput`.
-    """
-    earlier = dataset.description
-    fields = description.model_dump(exclude=VARIABLE_FIELDS)
-    earlier_fields = earlier.model_dump(exclude=VARIABLE_FIELDS)
-    different = [name for name in fields if fields[name] != earlier_fields[name]]
-    if not _have_same_sources(earlier, description):
-        different.append("sources")
-    if "model_sha256" in different:
-        raise BadOutput(
-            f"{dataset.path} holds vectors of {earlier.label}, not of {description.label}, and "
-            "these cannot be compared: give them a column of their own with "
-            f"{parameter('append_model')}, choose another place, or replace it with "
-            f"{parameter('force')}."
-        )
-    if different:
-        raise BadOutput(
-            f"{dataset.path} was made with other {' and '.join(different)}: choose another place, "
-            f"or replace it with {parameter('force')}."
-        )
-
-
-def _have_same_sources(earlier: Description, description: Description) -> bool:
-    """Return whether the sources are the same, apart from archives that were added or removed.
-
-    If there are archives alone, at least one has to be the same.
-    """
-    folders, archives = [], []
-    for sources in (earlier.sources, description.sources):
-        folders.append([source for source in sources if not source.is_archive])
-        archives.append({source.path for source in sources if source.is_archive})
-    if folders[0] != folders[1]:
-        return False
-    return bool(folders[0] or archives[0] & archives[1])
 
 
 def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) -> None:
@@ -192,11 +139,11 @@ class Run:
     - `shown`: the numbers of pictures that are done, and of those that were computed.
     """
 
-    def __init__(self, dataset: Dataset, changes: Changes, column: str, progress: Progress):
-        self.dataset, self.changes, self.column = dataset, changes, column
+    def __init__(self, dataset: Dataset, changes: Changes, columns: RowColumns, progress: Progress):
+        self.dataset, self.changes, self.columns = dataset, changes, columns
         self.progress, self.lock = progress, threading.Lock()
         self.pictures, self.task_count = changes.picture_count, changes.chunk_count
-        if column != VECTOR:
+        if columns.column != VECTOR:
             self.pictures = dataset.count(self._pending)
             self.task_count = len(dataset.table.get_fragments()) if self.pictures else 0
         self.counts, self.seconds, self.tasks_done = Counter[str](), dict[str, float](), 0
@@ -207,11 +154,11 @@ class Run:
     @property
     def _pending(self) -> str:
         """SQL condition for the rows that should get a vector of an appended model."""
-        return f"error is null and {self.column} is null"
+        return f"error is null and {self.columns.column} is null"
 
     def _tasks(self) -> Iterator[Task]:
         """Yield the chunks of changed pictures, or the fragments that get an appended model."""
-        if self.column == VECTOR:
+        if self.columns.column == VECTOR:
             yield from self.changes.chunks()
         else:
             yield from [fragment.fragment_id for fragment in self.dataset.table.get_fragments()]
@@ -220,13 +167,16 @@ class Run:
         """Run the tasks here or on a cluster, and commit their results."""
         if not self.task_count:
             return
-        path, column, tasks = self.dataset.path, self.column, self._tasks()
+        path, columns, tasks = self.dataset.path, self.columns, self._tasks()
         try:
             if request.scheduler is None:
-                worker = make_worker(path, column, request.threads, self._show)
+                session = lane_session(columns.network.path)
+                runner = Runner(columns.network, session, request.threads or _count_cores())
+                description = self.dataset.description
+                worker = ChunkWorker(path, description, columns, runner, self._show)
                 run_locally(worker, tasks, self._commit_results)
             else:
-                function = partial(run_task, path, column)
+                function = partial(run_task, path, columns.column)
                 run_on_cluster(request.scheduler, function, tasks, self._commit_results)
         except KeyboardInterrupt:
             self.progress.note(
@@ -283,7 +233,7 @@ class Run:
         """
         count, counts = self.dataset.count, self.counts
         pictures, errors = count("error is null"), count("error is not null")
-        if self.column != VECTOR:
+        if self.columns.column != VECTOR:
             errors += count(self._pending)
         kept = pictures - counts["added"] - counts["again"] - (0 if pruned else missing_rows)
         return EmbedResult(
@@ -309,3 +259,106 @@ def _format_duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{minutes:.0f} min" if minutes < 100 else f"{hours:,.1f} h"
+
+
+def run_locally(worker: ChunkWorker, tasks: Iterator[Task], handle_results: HandleResults) -> None:
+    """Run all tasks with a worker in this process, and stop the worker.
+
+    **Raises** the error of a task.
+    """
+    executor, running = ThreadPoolExecutor(CHUNKS), set[Future[ChunkResult]]()
+    try:
+        while True:
+            # One task more waits, so that a thread has work while results are committed.
+            for task in islice(tasks, CHUNKS + 1 - len(running)):
+                running.add(executor.submit(worker.run, task))
+            if not running:
+                return
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            handle_results([future.result() for future in finished])
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        worker.stop()
+
+
+def run_on_cluster(
+    address: str,
+    function: Callable[[Any], ChunkResult],
+    tasks: Iterator[Any],
+    handle_results: HandleResults,
+) -> None:
+    """Run a function on all tasks, on the workers of the Dask scheduler at an address.
+
+    The workers see files under the same paths as this process. Dask gives the task of a worker
+    that dies to another worker.
+
+    **Raises** `BadRequest` if Dask is not installed or the scheduler does not answer, `BadOutput`
+    if too many workers of a task died, or the error of a task.
+    """
+    if find_spec("distributed") is None:
+        raise BadRequest(
+            f"{parameter('scheduler')} {address} needs Dask: install it with `pip install "
+            "distributed`."
+        )
+    from distributed import Client, as_completed
+    from distributed.scheduler import KilledWorker
+
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise BadRequest(
+            f"{parameter('scheduler')} {address} does not answer ({type(error).__name__}): give "
+            "the address that `dask scheduler` prints."
+        ) from error
+    with client:
+        completed = as_completed(loop=client.loop)
+        completed.update(client.map(function, list(islice(tasks, AHEAD)), pure=False))
+        for futures in completed.batches():
+            try:
+                handle_results(client.gather(futures))
+            except KilledWorker as error:
+                raise BadOutput(
+                    "too many workers of a chunk died, perhaps for want of memory: give them more, "
+                    "or fewer threads."
+                ) from error
+            further = list(islice(tasks, len(futures)))
+            completed.update(client.map(function, further, pure=False))
+
+
+@lru_cache(1)
+def _open_session(path: Path, digest: str) -> Session:
+    """Return the session of a file. It is shared by the tasks that this process runs."""
+    return lane_session(path)
+
+
+def _count_cores() -> int:
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run_task(out: Path, column: str, task: Task) -> ChunkResult:
+    """Run a task in the process of a Dask worker, with one thread of the network.
+
+    **Arguments:** `column` is the column of the dataset at `out` that gets the vectors. The dataset
+    describes its network. **Raises** `BadFile` if the file of the network is another one on this
+    machine.
+    """
+    dataset = Dataset.open(out)
+    assert dataset is not None
+    description = dataset.description
+    (stated,) = (one for one in description.networks if one.column == column)
+    network = find_network(stated.place, stated.variant)
+    if network.digest != stated.model_sha256:
+        raise BadFile(
+            f"{network.path} is another file here than where the work was begun: give all machines "
+            "one folder."
+        )
+    extra = description.extra if column == VECTOR else ()
+    columns = RowColumns(network, description.dtype, extra, column)
+    runner = Runner(network, _open_session(network.path, network.digest), 1)
+    worker = ChunkWorker(out, description, columns, runner)
+    try:
+        return worker.run(task)
+    finally:
+        worker.stop()

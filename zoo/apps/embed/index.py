@@ -36,7 +36,7 @@ RECORD = "zoo.search.index"
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """What was measured when an index was built.
+    """Measurements of an index, which are made when it is built.
 
     - `rows`, `partitions`, `bytes`: the size of the index. `seconds` is the time to build it.
     - `probes`: the number of partitions that a search looks into.

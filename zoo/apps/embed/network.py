@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zoo.architectures.entry import ModelInfo
 from zoo.architectures.inputs import IMAGE, Feeds, PictureInput, find_kinds
 from zoo.artifacts.choices import tower_variant
 from zoo.artifacts.described_file import DescribedFile
@@ -45,6 +46,11 @@ resized to. Pillow calls this a `reducing_gap`; docs/how-to/embed.md has its eff
 class FoundNetwork(FoundVariant):
     """A variant of a built model that computes vectors of pictures."""
 
+    @cached_property
+    def entry(self) -> ModelInfo:
+        """The entry of the model that the manifest describes."""
+        return entry_of_manifest(self.manifest)
+
     @property
     def digest(self) -> str:
         """The sha256 of its file. If it has several files, the sha256 of `sha256sum`'s output."""
@@ -54,7 +60,7 @@ class FoundNetwork(FoundVariant):
         lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
         return hashlib.sha256(lines.encode()).hexdigest()
 
-    @property
+    @cached_property
     def outputs(self) -> dict[str, tuple[int | str, ...]]:
         """The shapes of the outputs by name."""
         return {output.name: output.shape for output in self.variant.outputs}
@@ -78,7 +84,7 @@ class FoundNetwork(FoundVariant):
     @cached_property
     def picture_input(self) -> PictureInput:
         """The input for pictures. **Raises** `BadRequest` if the network takes texts."""
-        pictures = entry_of_manifest(self.manifest).config.pictures
+        pictures = self.entry.config.pictures
         if pictures is None:
             raise BadRequest(f"{self.path} takes texts: embed pictures with another.")
         return pictures
@@ -140,7 +146,7 @@ def _check_network(variant: FoundVariant) -> FoundNetwork:
     """
     network = FoundNetwork(**vars(variant))
     inputs = [tensor.name for tensor in network.variant.inputs]
-    if find_kinds(entry_of_manifest(network.manifest).config.inputs, inputs) != {"picture"}:
+    if find_kinds(network.entry.config.inputs, inputs) != {"picture"}:
         raise BadRequest(
             f"{network.path} takes {' and '.join(inputs)}: embed pictures with another."
         )

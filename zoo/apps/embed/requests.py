@@ -1,12 +1,9 @@
 """Requests and results of `zoo.embed` and `zoo.search`. No library for datasets is imported."""
 
-import os
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from zoo.common.errors import MissingLibrary
 from zoo.common.options import Option, argument
 
 if TYPE_CHECKING:
@@ -17,6 +14,7 @@ Dtype = Literal["float16", "float32"]
 Extra = Literal["patches", "logits", "best", "thumbnail"]
 
 VECTOR = "vector"  # the column with the vectors of the model that made the dataset
+KEY, THUMBNAIL = "key", "thumbnail"  # columns of pictures
 SHARD = 1024  # the default number of pictures of a chunk, whose rows are committed together
 
 
@@ -74,20 +72,6 @@ class EmbedResult:
     def rate(self) -> float:
         """Computed pictures per second of the run."""
         return self.computed / self.wall if self.wall else 0.0
-
-
-def need_lance() -> None:
-    """Check that the libraries for datasets are installed, and limit Lance's log to errors.
-
-    It is called before modules are imported that need these libraries. **Raises**
-    `MissingLibrary`.
-    """
-    os.environ.setdefault("LANCE_LOG", "error")
-    for library in ("fsspec", "pyarrow", "lance"):
-        if find_spec(library) is None:
-            raise MissingLibrary(
-                f"{library} is not installed: `pip install fsspec pyarrow pylance`."
-            )
 
 
 COUNT = 10  # the default number of rows to find

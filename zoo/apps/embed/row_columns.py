@@ -16,7 +16,6 @@ from weights.parameters import parameter
 from zoo.apps.embed.network import FoundNetwork
 from zoo.apps.embed.requests import VECTOR, Dtype, Extra
 from zoo.architectures.kinds import architecture_of
-from zoo.artifacts.read import entry_of_manifest
 from zoo.common.errors import BadRequest
 from zoo.images.pictures import ReadPicture, read_picture
 from zoo.tasks.answer import best_answers, fit_size, softmax
@@ -62,7 +61,7 @@ class RowColumns:
     @cached_property
     def classes(self) -> Sequence[str]:
         """The names of the classes of the network."""
-        return entry_of_manifest(self.network.manifest).class_names
+        return self.network.entry.class_names
 
     @cached_property
     def prefix_tokens(self) -> int:
@@ -74,7 +73,7 @@ class RowColumns:
         **Raises** `BadRequest` if the network does not return the features of one picture: a
         detector or a segmenter, for example.
         """
-        config = entry_of_manifest(self.network.manifest).config
+        config = self.network.entry.config
         if not architecture_of(config).gives_features:
             raise BadRequest(
                 f"{self.network.manifest.model} has no tokens: leave out {parameter('extra')} "
@@ -87,23 +86,24 @@ class RowColumns:
 
         **Raises** `BadRequest`.
         """
-        known, option = get_args(Extra), parameter("extra")
+        known = get_args(Extra)
         for name in self.extra:
             if name not in known or self.extra.count(name) > 1:
                 raise BadRequest(
-                    f"{option} {name} is no column: choose among {', '.join(known)}, once."
+                    f"{parameter('extra')} {name} is no column: choose among {', '.join(known)}, "
+                    "once."
                 )
         for name, output in self.outputs.items():
             shape = self.network.outputs.get(output)
             if shape is None:
                 names = ", ".join(self.network.outputs)
                 raise BadRequest(
-                    f"{option} {name} needs the output {output}, and this has {names}."
+                    f"{parameter('extra')} {name} needs the output {output}, and this has {names}."
                 )
             if output == "logits" and shape[1:] != (len(self.classes),):
                 raise BadRequest(
-                    f"{option} {name} needs a number for each of {len(self.classes)} classes, and "
-                    f"{output} is {list(shape)}."
+                    f"{parameter('extra')} {name} needs a number for each of {len(self.classes)} "
+                    f"classes, and {output} is {list(shape)}."
                 )
         if "patches" in self.extra:
             _ = self.prefix_tokens

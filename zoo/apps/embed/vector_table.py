@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +17,16 @@ from lance import LanceDataset
 from numpy.typing import NDArray
 
 from weights.parameters import parameter
-from zoo.apps.embed.dataset import LANCE_ERRORS, lance_reading, lance_reason, quoted
-from zoo.apps.embed.description import KEY, Description, StatedNetwork, read_description
-from zoo.apps.embed.requests import VECTOR
+from zoo.apps.embed.dataset import (
+    LANCE_ERRORS,
+    Description,
+    StatedNetwork,
+    lance_reading,
+    lance_reason,
+    open_table,
+    quoted,
+)
+from zoo.apps.embed.requests import KEY, VECTOR
 from zoo.common.errors import BadFile, BadRequest
 from zoo.images.pixel_values import Float32
 
@@ -202,9 +208,7 @@ def open_vectors(path: Path, column: str = VECTOR) -> VectorTable:
     """
     if not path.is_dir():
         raise BadFile(f"{path} is no dataset of `zoo embed`: make one with `zoo embed … --out`.")
-    with lance_reading(path):
-        table = lance.dataset(str(path))
-    description = read_description(path, table.schema.metadata)
+    table, description = open_table(path)
     networks = {network.column: network for network in description.networks}
     if column not in networks:
         raise BadRequest(f"{path} has no vectors in {column}: choose among {', '.join(networks)}.")

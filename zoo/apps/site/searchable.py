@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weights.progress import Progress
-from zoo.apps.embed.description import KEY, THUMBNAIL
-from zoo.apps.embed.requests import need_lance
+from zoo.apps.embed.calls import need_lance
+from zoo.apps.embed.requests import KEY, THUMBNAIL
 from zoo.apps.site.folders import BuiltFolder
 from zoo.architectures.inputs import Kind, find_kinds
 from zoo.artifacts.choices import tower_variant

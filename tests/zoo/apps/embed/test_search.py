@@ -26,9 +26,8 @@ from zoo.apps.embed import vector_table
 from zoo.apps.embed.contact_sheet import CELL_SIDE, GAP, TEXT_HEIGHT, contact_sheet
 from zoo.apps.embed.dataset import ChunkResult, Dataset
 from zoo.apps.embed.index import build_index, read_index
-from zoo.apps.embed.near_duplicates import find_duplicates
 from zoo.apps.embed.requests import SearchRequest
-from zoo.apps.embed.search import search_table
+from zoo.apps.embed.search import find_duplicates, search_table
 from zoo.apps.embed.vector_table import Nearest, VectorTable, open_vectors
 from zoo.common.errors import BadRequest
 from zoo.images.photograph import photograph

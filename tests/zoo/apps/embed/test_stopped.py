@@ -18,7 +18,7 @@ from tests.command import Command
 from tests.killed import STOPPED, Order
 from tests.zoo.apps.embed.conftest import jpegs, stub_folder
 from tests.zoo.apps.embed.test_changed import content, used_files
-from zoo.apps.embed.workers import run_on_cluster
+from zoo.apps.embed.driver import run_on_cluster
 from zoo.common.errors import BadRequest
 
 OUT = "x.lance"

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.browser import served
-from zoo.apps.embed.embed_call import embed
+from zoo.apps.embed.calls import embed
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
 from zoo.apps.site.write import write_site
 from zoo.cli.app import app
