@@ -220,9 +220,11 @@ def build_export(
             f"{sentence} ({len(nodes)} {nodes[0].op}, first from {source_line(nodes[0])})"
             for sentence, nodes in settings.deviations.items()
         ],
-        absolute_functions=frozenset(
-            op.name for deviation in found_deviations for op in deviation.absolute_functions
-        ),
+        absolute_functions={
+            op.name: deviation.absolute_magnitude
+            for deviation in sorted(found_deviations, key=lambda d: d.absolute_magnitude)
+            for op in deviation.absolute_functions
+        },
         fails_verification=any(deviation.fails_verification for deviation in found_deviations),
         newer={opset: Counter(dict(sorted(counts.items()))) for opset, counts in newer},
     )

@@ -30,8 +30,9 @@ class Report:
         deviations: sentences about nodes whose results may differ from JAX, and for which inputs
             they do.
         untaken: branches and bounds that no sample reached when the file was verified.
-        absolute_functions: names of JAX's operations whose results have an absolute error in the
-            file, of the size of a rounding error of one, as a deviation says.
+        absolute_functions: JAX's operations whose results have an absolute error in the file, as a
+            deviation says. Each name has the magnitude of a result whose rounding error is as
+            large.
         fails_verification: whether the result of a deviation is different even for some ordinary
             numbers. Such a file is verified with few samples.
         newer: number of operators that would be fused at newer opsets, by the first opset that has
@@ -46,7 +47,7 @@ class Report:
     near_misses: list[NearMiss] = field(default_factory=list)
     deviations: list[str] = field(default_factory=list)
     untaken: list[str] = field(default_factory=list)
-    absolute_functions: frozenset[str] = frozenset()
+    absolute_functions: Mapping[str, float] = field(default_factory=dict)
     fails_verification: bool = False
     newer: dict[int, Counter[str]] = field(default_factory=dict)
     norm_transposes: int = 0

@@ -111,7 +111,8 @@ class Deviation:
         affects: a function that returns whether a node is affected. By default, it is a node whose
             first operand has floats.
         absolute_functions: operations of JAX in whose place the operator computes results with an
-            absolute error, of the size of a rounding error of one. The verification allows for it.
+            absolute error. The verification allows for it.
+        absolute_magnitude: magnitude of a result whose rounding error is as large as that error.
         fails_verification: whether the verification fails for some ordinary numbers, because it
             does not allow for the difference.
     """
@@ -120,6 +121,7 @@ class Deviation:
     exact_rule: Rule | None = None
     affects: Callable[[Node], bool] = lambda node: is_float(node.inputs[0].dtype)
     absolute_functions: tuple[Op, ...] = ()
+    absolute_magnitude: float = 1 / 8
     fails_verification: bool = False
 
 

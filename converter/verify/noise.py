@@ -8,7 +8,7 @@ these evaluations (stochastic arithmetic; Vignes, 2004, doi:10.1023/B:NUMA.00000
 ``converter.verify.perturber`` evaluates one step.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,6 +30,9 @@ from converter.verify.samples import draw_inputs
 ITERATION_FACTOR, EXTRA_ITERATIONS = 4, 256
 """Limit of loop iterations with perturbations: this multiple of the iterations without them, plus a
 constant. A loop that waits for an exact number may never end with random errors."""
+
+SIGMOID_MAGNITUDE = 1 / 8
+"""Magnitude of a result whose rounding error is as large as the absolute error of a sigmoid."""
 
 
 def has_resampling(graph: Graph) -> bool:
@@ -71,18 +74,20 @@ class PerturbedEvaluation:
         retrace_calls: returns a new copy of the traced graph in which calls of the functions with
             these names stay nodes. None if the sampling positions of the file have no rounding
             error.
-        absolute_functions: names of operations whose results have an absolute error in the file
-            (``Report.absolute_functions``).
+        absolute_functions: operations whose results have an absolute error in the file, with a
+            magnitude for each (``Report.absolute_functions``).
     """
 
     def __init__(
         self,
         retrace: Callable[[], Graph],
         retrace_calls: Callable[[frozenset[str]], Graph] | None = None,
-        absolute_functions: Set[str] = frozenset(),
+        absolute_functions: Mapping[str, float] | None = None,
     ) -> None:
         self._retrace = retrace
-        self._absolute_functions = absolute_functions | {ops.logistic.name}
+        self._absolute_functions = {ops.logistic.name: SIGMOID_MAGNITUDE} | (
+            absolute_functions or {}
+        )
         self._retrace_calls = retrace_calls
 
     @cached_property

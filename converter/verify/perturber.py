@@ -9,7 +9,7 @@ only select numbers are not perturbed, and neither is arithmetic on numbers with
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import reduce
 from itertools import count
@@ -54,8 +54,8 @@ class Perturber(SteppedApply):
         divided_sums: nodes that compute a sum which is divided afterwards. Their results are
             perturbed even if all terms have few digits.
         rounded_nodes: nodes whose results may contain a rounding error.
-        absolute_functions: names of operations whose small results are perturbed as much as those
-            of 1/8.
+        absolute_functions: operations by name, with a magnitude for each. Smaller results are
+            perturbed as much as results of this magnitude.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Perturber(SteppedApply):
         pool: Any,
         divided_sums: frozenset[Node],
         rounded_nodes: frozenset[Node],
-        absolute_functions: Set[str],
+        absolute_functions: Mapping[str, float],
     ) -> None:
         self._pool = pool
         self._divided_sums = divided_sums
@@ -131,8 +131,8 @@ class Perturber(SteppedApply):
             args = [self._perturb_elements(x, is_exact) for x in args]
         results = [self._to_array(y) for y in self._run_node(node, args, sizes)]
         results = [self._perturb_sum_order(node, args, *results)] if len(results) == 1 else results
-        has_absolute_error = node.op.name in self._absolute_functions
-        unit_magnitude = args[0].dtype.type(1) if has_absolute_error else None
+        magnitude = self._absolute_functions.get(node.op.name)
+        unit_magnitude = None if magnitude is None else args[0].dtype.type(8 * magnitude)
         perturbed = [self._perturb_elements(y, is_exact, unit_magnitude) for y in results]
         if node.op.float64_units and node.out.dtype == np.float64:
             return [self._perturb_float64_function(y, node.op.float64_units) for y in perturbed]

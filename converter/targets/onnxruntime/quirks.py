@@ -131,7 +131,11 @@ QUIRKS = (
             ops.swish: Deviation(SIGMOID_TEXT),
             **dict.fromkeys(
                 (ops.lstm, ops.gru, ops.rnn),
-                Deviation(GATES_TEXT, absolute_functions=(ops.tanh, ops.logistic)),
+                Deviation(
+                    GATES_TEXT,
+                    absolute_functions=(ops.tanh, ops.logistic),
+                    absolute_magnitude=1 / 2,
+                ),
             ),
         },
     ),

@@ -1,5 +1,6 @@
 """The number of samples that a check compares, if the file is right and if it is wrong."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from converter.ir import ops
 from converter.model.verdict import LEVELS
 from converter.verify.checking import MAX_WRONG_SAMPLES
 from converter.verify.noise import PerturbedEvaluation
+from tests.programs.table import PROGRAMS
 
 SIZE = 3
 
@@ -60,6 +62,17 @@ def test_recurrent_operators_pass_on_faint_numbers(seed):
 
     export = converter.to_onnx(fn, [(5, 2, 4), (2, 4)], verify=True)
     assert export.report.fused["RNN"] == 1 and "tanh" in export.report.absolute_functions
+
+
+def test_errors_of_recurrent_operators_add_up_over_the_steps():
+    case = PROGRAMS["recurrent inputs of 1 added"]
+    export = case.export()
+    assert export.report.fused["RNN"] == 1 and converter.check(export, case.call).passed
+
+    def other(*inputs):
+        return jax.tree.map(lambda x: x + 5e-6, case.call(*inputs))
+
+    assert not converter.check(export, other).passed
 
 
 def test_a_sum_that_cancels_may_be_zero_in_the_file():
