@@ -85,9 +85,10 @@ class PerturbedEvaluation:
         absolute_functions: Mapping[str, float] | None = None,
     ) -> None:
         self._retrace = retrace
-        self._absolute_functions = {ops.logistic.name: SIGMOID_MAGNITUDE} | (
-            absolute_functions or {}
-        )
+        self._absolute_functions = {
+            ops.logistic.name: SIGMOID_MAGNITUDE,
+            **(absolute_functions or {}),
+        }
         self._retrace_calls = retrace_calls
 
     @cached_property
