@@ -18,7 +18,7 @@ import pytest
 import converter
 from converter.ir.evaluation import evaluate
 from converter.model.verdict import Level
-from converter.verify.sessions import run, session
+from converter.verify.sessions import NO_SPINNING, run, session
 
 # The largest error of a few roundings, by dtype, relative to the largest value of an output.
 TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
@@ -115,7 +115,7 @@ def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
         expected = results(case, arrays)
     levels: tuple[Level, ...] = ("all", "disabled") if EVERY_LEVEL in case.tags else ("all",)
     for level in levels:
-        outputs = run(session(export, level=level), arrays)
+        outputs = run(session(export, settings=NO_SPINNING, level=level), arrays)
         for (name, actual), reference in zip(outputs.items(), expected, strict=True):
             assert_close(actual, reference, case.tolerance, f"{name} of the file at level {level}")
     assert_operators(case, export)
