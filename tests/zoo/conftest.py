@@ -13,6 +13,7 @@ import pytest
 from huggingface_hub import close_session, constants
 
 from tests.command import call_zoo
+from zoo import from_pretrained
 
 FILE = "/{repo_id}/resolve/{revision}/{filename}"
 NOWHERE = "http://127.0.0.1:9"
@@ -64,6 +65,12 @@ def hub_at(patch: pytest.MonkeyPatch, url: str, **settings: object) -> None:
     constants_of_hub = {"ENDPOINT": url, "HUGGINGFACE_CO_URL_TEMPLATE": url + FILE}
     for name, value in (constants_of_hub | settings).items():
         patch.setattr(constants, name, value)
+
+
+@pytest.fixture(scope="session")
+def vit_digits():
+    """The trained network `vit_digits`."""
+    return from_pretrained("vit_digits")
 
 
 @pytest.fixture
