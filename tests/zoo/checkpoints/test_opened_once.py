@@ -87,7 +87,7 @@ def save_checkpoint(path: Path, size: int) -> Path:
 
 def export_checkpoint(path: Path) -> None:
     words = ["--weights", str(path), "--out", str(path.with_name("out")), "--name", "own"]
-    assert call_zoo(*words, "--licence", "mit") == 0
+    assert call_zoo("export", *words, "--licence", "mit") == 0
 
 
 USES = {
