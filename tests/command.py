@@ -1,11 +1,13 @@
-"""Run the `zoo` command in a process, as a user does: in its own home folder, with a hub on
-loopback."""
+"""Run the `zoo` command: in this process, or in its own process and home folder as a user does."""
 
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from zoo.cli.app import app
+from zoo.cli.console import run_command
 
 PROGRAM = [
     sys.executable,
@@ -18,10 +20,15 @@ PASSED = ("PATH", "LANG", "JAX_", "XLA_FLAGS", "PYTHONWARNINGS")
 those of the tests, with which no function is compiled twice."""
 
 
+def call_zoo(*words: object) -> int:
+    """Run the `zoo` command in this process. Return its exit code."""
+    return run_command(app, [str(word) for word in words], "zoo")
+
+
 @dataclass(frozen=True)
 class Command:
-    """The `zoo` command in a folder, which is its home and its working directory. `url` is the
-    address of its hub; nothing listens at the default one."""
+    """The `zoo` command in its own process and a folder, its home and working directory. `url` is
+    the address of its hub; nothing listens at the default one."""
 
     folder: Path
     url: str = "http://127.0.0.1:9"

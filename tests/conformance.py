@@ -17,7 +17,8 @@ import pytest
 
 import converter
 from converter.ir.evaluation import evaluate
-from converter.verify.sessions import run
+from converter.model.verdict import Level
+from converter.verify.sessions import NO_SPINNING, run, session
 
 # The largest error of a few roundings, by dtype, relative to the largest value of an output.
 TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
@@ -33,6 +34,8 @@ comparisons with further evaluators."""
 DEFAULT = frozenset({RUNS})
 STRUCTURE = "structure"
 """The tag of programs whose operators stay the same under `vmap`, `jit` and `scan`."""
+EVERY_LEVEL = "every level"
+"""The tag of programs whose files also run without ONNX Runtime's optimizer."""
 
 Spec = Any  # a shape of float32, (shape, dtype), or an array, whose values are the input
 
@@ -110,8 +113,11 @@ def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
         names = [node.name for node in export.model.graph.all_nodes()]
         assert len(names) == len({*names}), "ONNX Runtime 1.18 rejects two nodes of one name"
         expected = results(case, arrays)
-    for (name, actual), reference in zip(run(export, arrays).items(), expected, strict=True):
-        assert_close(actual, reference, case.tolerance, f"{name} of the file")
+    levels: tuple[Level, ...] = ("all", "disabled") if EVERY_LEVEL in case.tags else ("all",)
+    for level in levels:
+        outputs = run(session(export, settings=NO_SPINNING, level=level), arrays)
+        for (name, actual), reference in zip(outputs.items(), expected, strict=True):
+            assert_close(actual, reference, case.tolerance, f"{name} of the file at level {level}")
     assert_operators(case, export)
     return export
 

@@ -19,11 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import zoo
+from tests.command import call_zoo
 from tests.seeded import nano
 from weights.progress import Quiet
 from zoo.architectures.entry import ModelInfo
-from zoo.cli.app import app
-from zoo.cli.console import run_command
 from zoo.export.request import Options, plan_files
 from zoo.export.run import run_export
 from zoo.export.timing.rounds import describe_machine
@@ -72,8 +71,7 @@ def command(*arguments: str) -> Export:
 
     def run(folder: Path) -> None:
         with redirect_stdout(sys.stderr):
-            code = run_command(app, [*arguments, "--out", str(folder), "--offline"], "zoo")
-        assert code == 0
+            assert call_zoo(*arguments, "--out", folder, "--offline") == 0
 
     return Export(" ".join(arguments), run)
 

@@ -25,6 +25,7 @@ import converter
 from tests.conformance import Case
 from tests.frameworks.examples import FRAMEWORKS
 from tests.frameworks.rows import Row, sized
+from tests.generated import record
 from tests.programs.table import PROGRAMS
 from tests.seeded import NETWORKS, nano
 from zoo import info
@@ -152,6 +153,7 @@ def _update(chosen: Mapping[str, Convert], known: Iterable[str], resume: bool) -
         write(counts)
         jax.clear_caches()
         print(f"{min(start + BATCH, len(remaining))} of {len(remaining)}", flush=True)
+    record("tests/fusion_counts.json")
 
 
 def _compare(chosen: Mapping[str, Convert]) -> None:

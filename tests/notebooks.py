@@ -18,6 +18,8 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from PIL import Image
 
+from tests.generated import record
+
 FOLDER = Path(__file__).parents[1] / "notebooks"
 LONGEST = 240
 """The seconds that a cell may take on a busy machine."""
@@ -115,3 +117,4 @@ if __name__ == "__main__":
             with tempfile.TemporaryDirectory() as folder:
                 nbformat.write(run(path, Path(folder)), path)
             print(path.name, f"{path.stat().st_size / 1e3:.0f} KB")
+    record("notebooks")

@@ -125,16 +125,21 @@ def native(config: Config) -> tuple[int, int]:
     return config.native_size or (side, side)
 
 
-REPRESENTATIVES = (
-    *("dinov3_vits16", "dinov3_vit7b16", "dinov3_convnext_tiny", "vit_digits"),
-    *("dinov2_vits14", "dinov2_vits14_reg", "dinov2_vitg14_reg", "tips_vits14_hr"),
-    *("tips_vitg14_lr", "eupe_vitt16", "siglip2_vitb16_224", "vit_tiny_patch16_224", "vit5_small"),
-    *("depth_anything_v2_vits", "depth_anything_v2_outdoor_vits"),
-    *("eomt_dinov3_coco_panoptic_small_640", "dinov2_vits14_voc2012_linear"),
-    *("dinov2_vits14_ade20k_ms", "clip_vitb32", "deit_tiny_distilled_patch16_224"),
-    *("swinv2_base_window12to16_192to256", "rf_detr_nano", "deimv2_s"),
+ONE_OF_EACH = (
+    *("dinov3_vits16", "dinov3_convnext_tiny", "dinov2_vits14", "dinov2_vits14_reg"),
+    *("tips_vits14_hr", "eupe_vitt16", "siglip2_vitb16_224", "clip_vitb32", "vit5_small"),
+    *("vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224", "depth_anything_v2_vits"),
+    *("swinv2_base_window12to16_192to256", "eomt_dinov3_coco_panoptic_small_640"),
+    *("dinov2_vits14_ade20k_ms", "vit_digits", "rf_detr_nano", "deimv2_s"),
 )
-"""The smallest model of each family, and models that are built in another way."""
+"""One of the smallest models of each family."""
+
+REPRESENTATIVES = (
+    *ONE_OF_EACH,
+    *("dinov3_vit7b16", "dinov2_vitg14_reg", "tips_vitg14_lr", "depth_anything_v2_outdoor_vits"),
+    "dinov2_vits14_voc2012_linear",
+)
+"""One model of each family, and models that are built in another way."""
 
 
 def others(entry: ModelInfo) -> dict[str, Config]:

@@ -5,10 +5,8 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
-
 import zoo
-from benchmarks import answers, performance
+from benchmarks import answers, boxes, performance
 from benchmarks.pages import with_part
 from tests import measure
 from weights.containers import bounds, lz4, npy
@@ -18,8 +16,6 @@ from weights.containers.safetensors import MAX_VALUES
 from zoo.artifacts.read import MAX_COMMAS as MOST_IN_MANIFEST
 from zoo.artifacts.read import MAX_MANIFEST_BYTES
 from zoo.export.precisions import PRECISIONS
-
-pytestmark = pytest.mark.full
 
 CONTENT = json.loads((measure.RESULTS / "models.json").read_text())
 ANSWERS = json.loads((measure.RESULTS / "answers.json").read_text())
@@ -55,6 +51,7 @@ def test_pages_and_readme_show_the_numbers():
         assert "written by benchmarks/performance.py -->" in text
     page = (measure.FOLDER / "how-to" / "answers.md").read_text()
     assert page == with_part(page, "answers", answers.tables_of(ANSWERS))
+    assert page == with_part(page, "boxes", boxes.render(json.loads(boxes.RESULTS.read_text())))
 
 
 def test_measured_answers_agree_with_pytorch():

@@ -29,11 +29,11 @@ import converter
 import weights
 import zoo
 from tests.browser import served
+from tests.command import call_zoo
 from tests.references.classifiers import OWN
 from tests.seeded import state_of
 from tests.synthetic import save_pth
 from zoo.cli.app import app
-from zoo.cli.console import run_command
 from zoo.images.photograph import photographs
 
 pytestmark = pytest.mark.full
@@ -64,7 +64,7 @@ def provide_folder():
     if importlib.util.find_spec("openvino") is None:
         pytest.skip("OpenVINO is not installed: install the extra [test]")
     command = ["build", "vit_digits", "--variant", "fp32", "--offline", "--out", "artifacts"]
-    assert run_command(app, command) == 0
+    assert call_zoo(*command) == 0
 
 
 def require_framework(package):
@@ -268,7 +268,7 @@ def run_lines(text):
         program, *words = map(os.path.expanduser, shlex.split(line))
         assert program == "zoo"
         arguments = [path for word in words for path in (sorted(glob.glob(word)) or [word])]
-        assert run_command(app, arguments) == 0, line
+        assert call_zoo(*arguments) == 0, line
 
 
 def test_the_site_builds_and_has_every_public_name(chromium):

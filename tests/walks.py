@@ -27,8 +27,7 @@ from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from zoo.cli.app import app
-from zoo.cli.console import run_command
+from tests.command import call_zoo
 from zoo.images.photograph import photograph
 
 ROOT = Path(__file__).parents[1]
@@ -170,7 +169,7 @@ def export(folder: Path) -> Callable[[], int]:
     """Return a function that exports a small network from a file."""
     file = str(ROOT / "zoo" / "data" / "vit_digits.safetensors")
     options = ["export", "vit_digits", "--weights", file, "--out", str(folder), "--force"]
-    return lambda: run_command(app, options, "zoo")
+    return lambda: call_zoo(*options)
 
 
 def embed(folder: Path) -> Callable[[], int]:
@@ -178,14 +177,10 @@ def embed(folder: Path) -> Callable[[], int]:
     network, pictures = folder / "vit_digits.onnx", folder / "pictures"
     pictures.mkdir()
     photograph().save(pictures / "one.png")
-    assert run_command(app, ["export", "vit_digits", "--out", str(network)], "zoo") == 0
+    assert call_zoo("export", "vit_digits", "--out", network) == 0
     options = ["embed", str(pictures), "--model", str(network)]
     options += ["--out", str(folder / "vectors.lance")]
-
-    def run() -> int:
-        return run_command(app, options, "zoo")
-
-    return run
+    return lambda: call_zoo(*options)
 
 
 REQUESTS = {"export": export, "embed": embed}

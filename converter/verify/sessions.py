@@ -54,6 +54,10 @@ OPTIMIZATION_LEVELS: Mapping[Level, str] = {
 PREPACKING = "session.disable_prepacking"
 """Session option that is "1" if weights are not copied into another layout."""
 
+NO_SPINNING: Mapping[str, str] = {"session.intra_op.allow_spinning": "0"}
+"""Settings of a session that compares numbers. Its idle threads sleep. Spinning threads would take
+several times the processor time of a small model, and slow down JAX and other processes."""
+
 NEWEST_OPSET = re.compile(r"domain ai\.onnx is till opset (\d+)")
 """Pattern of ONNX Runtime's message about the newest opset that it loads."""
 
@@ -74,7 +78,7 @@ def run(model: Model, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         CheckError: the number of inputs is wrong, or no session can be created (``session``).
             Errors of ONNX Runtime during the run are not converted.
     """
-    ort_session = session(model)
+    ort_session = session(model, settings=NO_SPINNING)
     names = [i.name for i in ort_session.get_inputs()]
     if len(names) != len(inputs):
         raise CheckError(f"the model takes {len(names)} inputs, received {len(inputs)}")
@@ -138,7 +142,7 @@ def iter_sessions(model: Model) -> Iterator[tuple[Level, ort.InferenceSession]]:
         yield "all", model
         return
     for level in select_levels(model):
-        yield level, session(model, level=level)
+        yield level, session(model, settings=NO_SPINNING, level=level)
 
 
 def select_levels(model: Model) -> tuple[Level, ...]:

@@ -252,9 +252,3 @@ def test_elementwise_operations_in_bodies_give_the_same_numbers(dtype, body):
     expected, actual_values = (converter.run(export, [x, y]).values() for export in exports)
     for name, a, b in zip((*unary, *binary), actual_values, expected, strict=True):
         np.testing.assert_array_equal(a, b, name)
-
-
-def test_a_reduction_may_ignore_one_operand():
-    """The only operation of this function has a number as its second operand."""
-    fn = lambda x: lax.reduce_window(x, 1.0, lambda _, y: lax.max(y, 2.0), (1,), (1,), "VALID")  # noqa: E731
-    converter.to_onnx(fn, [(5,)], verify=True)

@@ -4,7 +4,6 @@ The code of `docs/how-to/extending.md` runs unchanged.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 X = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
 
 
-@pytest.fixture(autouse=True)
-def scope() -> Iterator[None]:
-    """Remove all extensions that a test registers when it ends."""
-    with converter.extensions():
-        yield
+pytestmark = pytest.mark.usefixtures("scope")
 
 
 def scaling_primitive(name: str) -> Any:

@@ -147,17 +147,6 @@ def _with_inner(node: Node) -> list[Node]:
     return [node, *(inner for body in node.bodies.values() for inner in body.walk())]
 
 
-def newton(x, steps):
-    return lax.fori_loop(0, steps, lambda _, y: 0.5 * (y + x / y), jnp.ones_like(x))
-
-
-def test_only_short_loops_are_unrolled():
-    for steps, loops in ((10, 0), (30, 1)):
-        export = converter.to_onnx(partial(newton, steps=steps), [X])
-        assert export.graph.count(ops.scan) == loops
-    assert converter.check(export.model, partial(newton, steps=30), [np.ones(X, np.float32)]).passed
-
-
 @pytest.mark.parametrize(("additional_steps", "loops"), [(0, 0), (1, 1)])
 def test_states_that_count_very_many_steps_stay(additional_steps, loops):
     """A counting state of very many steps is not replaced by a constant, which would be large.
@@ -184,10 +173,3 @@ def test_batches_above_the_memory_limit_stay_in_the_loop():
     for length, count in ((8, 0), (32, 1)):
         export = converter.to_onnx(wide, [(length, side)])
         assert export.graph.count(ops.scan) == count
-
-
-def test_loops_of_symbolic_length_stay():
-    export = converter.to_onnx(mapped, [("n", 3)])
-    x = RNG.standard_normal((4, 3)).astype(np.float32)
-    assert export.graph.count(ops.scan) == 1
-    assert converter.check(export.model, mapped, [x]).passed

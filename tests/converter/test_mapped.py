@@ -50,7 +50,9 @@ def network(matrix):
 
 @pytest.mark.each()
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
-def test_files_with_a_sidecar_are_mapped(dtype, tmp_path, monkeypatch):
+def test_files_with_a_sidecar_are_mapped(dtype, tmp_path, monkeypatch, request):
+    gc.freeze()  # a collection then visits only the objects of this test
+    request.addfinalizer(gc.unfreeze)
     matrix = (4 * RNG.standard_normal((40, 24))).astype(dtype)
     file = tmp_path / "a.onnx"
     ir.save(network(matrix), file, external_data="a.onnx_data", size_threshold_bytes=0)

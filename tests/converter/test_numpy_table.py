@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-import converter
 from converter.frontend.trace import trace
 from converter.ir import Value, make_node, ops
 from converter.ir.evaluation import compute_array, run_node, use_precision_of
-from converter.verify.sessions import run
 from tests.converter.test_edges import ALL, BINARY, UNARY, edges, supported_functions
 
 DTYPES = tuple(dtype for dtype in ALL if dtype != "bfloat16")
@@ -140,32 +138,3 @@ def test_operations_on_shapes_agree_with_jax(op, dtype):
     args = [x, x[::-1]] if op == "concatenate" else [x]
     for shape, params in LAYOUT[op]:
         assert_agrees_with_jax(make_node_of(op, args, (shape, x.dtype), params), args)
-
-
-# ------------------------------------------------------------------------ in programs and constants
-
-
-def test_folded_conversions_agree_with_jax():
-    def saturated(x):
-        bytes_ = jnp.array([300.0, -5.0, jnp.nan, jnp.inf, 77.9]).astype(jnp.uint8)
-        words = jnp.array([3e9, -3e9, jnp.nan, -jnp.inf, 2.0**31]).astype(jnp.int32)
-        return jnp.full((5,), 300.0).astype(jnp.uint8) + bytes_, words, x
-
-    x = np.zeros(2, np.float32)
-    results = run(converter.to_onnx(saturated, [x]), [x]).values()
-    np.testing.assert_equal([*results], [np.asarray(y) for y in saturated(x)])
-
-
-def test_folded_programs_on_uint32_agree_with_jax():
-    """Folded uint32 programs agree with JAX; runtimes may need 64 bits for some of their steps."""
-
-    def fn(w):
-        reduced = jnp.max(w, 0), jnp.min(w, 1), jnp.argmax(w, 1), jnp.argmin(w, 0), jnp.cumsum(w, 1)
-        return *reduced, jnp.sort(w, 1), lax.top_k(w, 2)[0], jnp.sum(w, 1), w // jnp.uint32(3)
-
-    weights = np.array([[5, 2, 4294967295], [1, 4000000000, 3]], np.uint32)
-    export = converter.to_onnx(lambda w, x: (fn(w), x), [(2,)], params=weights)
-    *results, _ = run(export, [np.zeros(2, np.float32)]).values()
-    for actual, expected in zip(results, fn(jnp.asarray(weights)), strict=True):
-        assert actual.dtype == expected.dtype
-        np.testing.assert_array_equal(actual, expected)

@@ -24,11 +24,7 @@ from tests.programs.ways import WRAPS, wrapped
 X = np.random.default_rng(11).standard_normal((3, 4)).astype(np.float32)
 
 
-@pytest.fixture(autouse=True)
-def scope():
-    """Remove all extensions that a test registers when it ends."""
-    with converter.extensions():
-        yield
+pytestmark = pytest.mark.usefixtures("scope")
 
 
 def _affine(x, *, a=3.0, b=1.0, **_):

@@ -1,5 +1,7 @@
-"""Write the page to stdout."""
+"""Write the page."""
 
-from tests.coverage.page import page
+from tests.coverage.page import PAGE, page
+from tests.generated import record
 
-print(page(), end="")
+PAGE.write_text(page())
+record("docs/coverage.md")

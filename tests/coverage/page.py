@@ -1,5 +1,7 @@
 """The page: a row for every primitive, and the reason for every refusal."""
 
+from pathlib import Path
+
 import jax
 
 from converter.errors import UnsupportedError
@@ -8,6 +10,8 @@ from tests.converter.harness.refused import REMAINING
 from tests.converter.harness.table import DTYPES
 from tests.coverage.primitives import opsets, primitives, ways
 from tests.coverage.tables import Use, uses_by_primitive
+
+PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
 
 HEAD = """# Can my function be converted?
 
@@ -67,8 +71,8 @@ def page() -> str:
     for title, is_public in (("Public primitives", True), ("Primitives inside of JAX", False)):
         rows = [_row(name) for name in public if public[name] == is_public and name not in refused]
         parts.append(f"## {title}\n\n{_table(rows)}")
-    parts.append(f"## Refused\n\n{_refusals(refused)}")
-    parts.append(f"## JAX's own harness\n\n{_harness()}")
+    parts.append(f"## Refused\n\n{refusals(refused)}")
+    parts.append(f"## JAX's own harness\n\n{harness()}")
     return "\n".join(parts)
 
 
@@ -121,7 +125,7 @@ def _operators_at(use: Use, opset: int) -> str:
     return ", ".join(operators[:MAX_OPERATORS]) + ending
 
 
-def _refusals(names: set[str]) -> str:
+def refusals(names: set[str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for name in sorted(names):
         by_reason.setdefault(REFUSAL_REASONS[name], []).append(f"`{name}`")
@@ -132,7 +136,7 @@ def _refusals(names: set[str]) -> str:
     return "\n".join(["| reason | primitives |", "|---|---|", *rows]) + "\n"
 
 
-def _harness() -> str:
+def harness() -> str:
     """Return the table of JAX's harness: the remaining cases, and the reason for each."""
     lines = ["| left | reason |", "|---|---|"]
     return (

@@ -2,6 +2,7 @@
 
 from tests.frameworks.examples import FRAMEWORKS, Framework
 from tests.frameworks.rows import PAGE, example, line
+from tests.generated import record
 
 HEAD = """# Frameworks
 
@@ -31,3 +32,4 @@ def section(framework: Framework) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text("\n\n".join([HEAD.strip(), *map(section, FRAMEWORKS)]) + "\n")
+    record("docs/frameworks.md")

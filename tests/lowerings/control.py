@@ -9,7 +9,7 @@ from jax import lax
 
 from converter.ir import ops
 from converter.ir.op import Op
-from tests.lowerings.elementwise import results
+from tests.lowerings.elementwise import cases_of
 from tests.lowerings.operands import boolean, converted, operand
 from tests.lowerings.prove import LoweringCase, Result
 from tests.rules.programs import INTEGERS, Drawn, Expr, Shape
@@ -153,12 +153,8 @@ def _scanned(d: Drawn) -> Result:
     return Result(d.apply(run, initial, xs, outer, shape=shapes[result_index]))
 
 
-def _exact(*draws: Callable[[Drawn], Result], programs: int = 1) -> list[LoweringCase]:
-    return [LoweringCase(results(draw), programs=programs) for draw in draws]
-
-
 CASES: dict[Op, Sequence[LoweringCase]] = {
-    ops.cond: _exact(_branches, _chosen_by_truth, programs=8),
-    ops.while_: _exact(_repeated),
-    ops.scan: _exact(_scanned),
+    ops.cond: cases_of(_branches, _chosen_by_truth, programs=8),
+    ops.while_: cases_of(_repeated),
+    ops.scan: cases_of(_scanned),
 }

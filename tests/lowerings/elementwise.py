@@ -33,6 +33,11 @@ def results(one: Callable[[Drawn], Result]) -> LoweringDraw:
     return lambda d: [one(d) for _ in range(d.integer(1, MAX_RESULTS))]
 
 
+def cases_of(*draws: Callable[[Drawn], Result], **options: Any) -> list[LoweringCase]:
+    """Return a case for each draw of a result. The options are fields of `LoweringCase`."""
+    return [LoweringCase(results(draw), **options) for draw in draws]
+
+
 def applied(d: Drawn, fn: Fn, *xs: Expr) -> Result:
     """Apply a function. For half precision, add the alternative that computes in float32."""
     result = d.apply(fn, *xs)

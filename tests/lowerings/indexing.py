@@ -11,7 +11,7 @@ from jax import lax
 
 from converter.ir import Value, ops
 from converter.ir.op import Op
-from tests.lowerings.elementwise import results
+from tests.lowerings.elementwise import cases_of
 from tests.lowerings.operands import converted, moderate, operand, subnormal
 from tests.lowerings.prove import Applied, LoweringCase, Result
 from tests.rules.programs import ALL, INTEGERS, Drawn, Expr, Shape
@@ -289,10 +289,6 @@ def _updated(d: Drawn) -> Result:
     return Result(Expr(run, shape, dtype))
 
 
-def _exact(*draws: Callable[[Drawn], Result], signs: bool = False) -> list[LoweringCase]:
-    return [LoweringCase(results(draw), keeps_signs=signs) for draw in draws]
-
-
 SCATTERS = {
     ops.scatter_add: lax.scatter_add,
     ops.scatter_mul: lax.scatter_mul,
@@ -300,12 +296,12 @@ SCATTERS = {
     ops.scatter_min: lax.scatter_min,
 }
 CASES: dict[Op, Sequence[LoweringCase]] = {
-    ops.take: _exact(_taken, _taken_of_many, _taken_at_extremes),
-    ops.gather: _exact(_gathered),
-    ops.scatter: _exact(
+    ops.take: cases_of(_taken, _taken_of_many, _taken_at_extremes),
+    ops.gather: cases_of(_gathered),
+    ops.scatter: cases_of(
         _scattered(lax.scatter, ops.scatter), _cache_update, _scattered_at_distinct_positions
     ),
-    **{op: _exact(_scattered(fn, op)) for op, fn in SCATTERS.items()},
-    ops.dynamic_slice: _exact(_sliced),
-    ops.dynamic_update_slice: _exact(_updated),
+    **{op: cases_of(_scattered(fn, op)) for op, fn in SCATTERS.items()},
+    ops.dynamic_slice: cases_of(_sliced),
+    ops.dynamic_update_slice: cases_of(_updated),
 }

@@ -1,6 +1,7 @@
 """Programs that move elements, count, or compute symbolic sizes."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ from jax import core, lax
 
 from converter.ir import Value, dims, ops
 from converter.ir.op import Op
-from tests.lowerings.elementwise import results
+from tests.lowerings.elementwise import cases_of
 from tests.lowerings.operands import operand, subnormal
 from tests.lowerings.prove import Applied, LoweringCase, Result
 from tests.rules.moved import MOVES
@@ -252,21 +253,20 @@ def _entry(d: Drawn) -> Result:
     return Result(Applied(ops.select_index, [x], params, lambda v: [(v.shape[:-1], v.dtype)]))
 
 
-def _exact(*draws: Callable[[Drawn], Result], signs: bool = True) -> list[LoweringCase]:
-    return [LoweringCase(results(draw), keeps_signs=signs) for draw in draws]
-
+signed = partial(cases_of, keeps_signs=True)
+"""Return a case for each draw of an operation that keeps the signs of zeros."""
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
-    ops.reshape: _exact(_moved(ops.reshape), _reshaped),
-    ops.transpose: _exact(_moved(ops.transpose)),
-    ops.broadcast_in_dim: _exact(_moved(ops.broadcast_in_dim), _broadcasted),
-    ops.concatenate: _exact(_concatenated),
-    ops.slice: _exact(_moved(ops.slice), _sliced),
-    ops.rev: _exact(_moved(ops.rev)),
-    ops.pad: _exact(_moved(ops.pad), _padded, _padded_to_size),
-    ops.split: _exact(_split),
-    ops.tile: _exact(_tiled),
-    ops.iota: _exact(_counted),
+    ops.reshape: signed(_moved(ops.reshape), _reshaped),
+    ops.transpose: signed(_moved(ops.transpose)),
+    ops.broadcast_in_dim: signed(_moved(ops.broadcast_in_dim), _broadcasted),
+    ops.concatenate: signed(_concatenated),
+    ops.slice: signed(_moved(ops.slice), _sliced),
+    ops.rev: signed(_moved(ops.rev)),
+    ops.pad: signed(_moved(ops.pad), _padded, _padded_to_size),
+    ops.split: signed(_split),
+    ops.tile: signed(_tiled),
+    ops.iota: signed(_counted),
     ops.dim_as_value: [LoweringCase(lambda d: [_size(d) for _ in range(d.integer(4, 9))])],
-    ops.select_index: _exact(_entry),
+    ops.select_index: signed(_entry),
 }

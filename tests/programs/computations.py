@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import DEFAULT, Case
+from tests.conformance import DEFAULT, SAMPLES, Case
 
 INTS = ((5, 6), np.int32)
 
@@ -61,6 +61,12 @@ PROGRAMS = [
     Case("other start", window(3, lax.add, (2, 2), (2, 1), ((1, 0), (0, 1))), (INTS,)),
     Case("dilated", window(1, lax.mul, (2, 2), (1, 1), "VALID", (2, 3), (3, 2)), ((4, 5),)),
     Case("named window", window(1, lax.mul, (1, 2), (1, 1), "VALID"), (("B", 5),)),
+    Case(
+        "ignored operand",
+        window(1, lambda _, y: lax.max(y, 2.0), (1,), (1,), "VALID"),
+        ((5,),),
+        tags=DEFAULT | {SAMPLES},
+    ),
     Case(
         "places",
         lambda x: lax.reduce_window(placed(x), START, largest, *WINDOWS),

@@ -12,6 +12,13 @@ INDEX = [np.array(i, np.int32) for i in (-3, 2, 9)]
 BRANCHES = [lambda x: x + 1, jnp.sin, lambda x: x - x.sum(), lambda x: x * 0 + 2]
 
 
+MATRIX = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
+
+
+def newton(x, steps):
+    return lax.fori_loop(0, steps, lambda _, y: 0.5 * (y + x / y), jnp.ones_like(x))
+
+
 def recurrence(x):
     return lax.scan(lambda c, v: (jnp.tanh(c + v), (c - v, c.sum())), jnp.zeros(x.shape[1]), x)
 
@@ -50,6 +57,12 @@ PROGRAMS = [
         lambda c, v: (lax.cond(v.sum() > 0, lambda: c + v, lambda: c - x[0]), c), x[0], x), (X,)),
     Case("gradient of a scan", jax.grad(lambda x: recurrence(x)[0].sum()), (LONG,), tolerance=4,
          tags=DEFAULT | {"jit and checkpoint"}),
+    Case("unrolled loop", lambda x: newton(x, 10), (np.ones((5, 3), np.float32),),
+         ops={"Scan": 0, "Loop": 0}, tags=DEFAULT),
+    Case("long loop", lambda x: newton(x, 30), (np.ones((5, 3), np.float32),), ops={"Loop": 1},
+         tags=DEFAULT),
+    Case("map of named length", lambda x: lax.map(lambda row: jnp.tanh(row) @ MATRIX, x),
+         (("N", 3),), ops={"Scan": 1}, tags=DEFAULT),
     # The steps of the Collatz sequence until 1, or until a limit.
     Case("while of lanes, integers", jax.vmap(lambda n: lax.while_loop(
         lambda s: (s[0] > 1) & (s[1] < 30),

@@ -15,6 +15,7 @@ from tests.programs import (
     computations,
     control,
     decompositions,
+    edges,
     elementwise,
     found,
     indexing,
@@ -38,7 +39,7 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
     for module in (
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
-        *(attention, channels, lookalikes, named, recurrent, published),
+        *(attention, channels, lookalikes, named, recurrent, published, edges),
     )
 }
 

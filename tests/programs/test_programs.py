@@ -54,6 +54,11 @@ KNOWN_DIFFERENCES = {
     "complex numbers derivatives": "a product of infinities has NaN in another part",
     "public random.f": "a quotient overflows in JAX, but not if it is compiled",
     "public random.t": "XLA flushes a subnormal gamma variate to zero, and 64 bits draw others",
+    "edges float32 to float8_e4m3fn": "ONNX Runtime has 448 for 480 to 496, and JAX has NaN",
+    **dict.fromkeys(
+        ("edges float16 to float8_e4m3fnuz", "edges float32 to float8_e4m3fnuz"),
+        "XLA without its fusion emitters has NaN for small negative numbers, and the file zero",
+    ),
     "public scipy.special.expn": "a negative order is none",
     "public scipy.special.polygamma": "JAX has NaN at an order of 10**8, the file infinity",
     "public scipy.special.wofz": "a product of infinities has NaN in another part",
@@ -109,6 +114,13 @@ TYPE_ERRORS_OF_JAX = {("decompositions mapped", "vmap of cond")}
 
 OVERFLOWS = {("lookalikes scales of float16", "vmap of grad")}
 """Programs that overflow in JAX, where their sum is NaN; ONNX Runtime adds in float32."""
+
+OUT_OF_BOUNDS = {
+    ("edges masked gather, gather of gather", "vmap of grad"),
+    ("edges written at constant indices", "vmap of cond"),
+}
+"""Programs with indices out of bounds under a transformation that hides the mask of a gather, or
+that an index is constant. ONNX Runtime raises an error for these indices."""
 
 
 def is_named(spec: Any) -> bool:
@@ -181,6 +193,10 @@ def test_every_way(name: str, way: str):
     assert not case.said or export.report.near_misses
     # The inputs of an open batch are those of a fixed one, whose indices are in range.
     known = wrapped(PLAIN[name], "vmap0") if way == "open batch" else case
+    if (name, way) in OUT_OF_BOUNDS:
+        with pytest.raises(converter.CheckError, match=r"invalid ind(ex|ice) found"):
+            converter.check(export, compiled, inputs(known.specs))
+        return
     verdict = judged(case, export, compiled, inputs(known.specs))
     assert verdict.passed == ((name, way) not in OVERFLOWS), [str(d) for d in verdict.differences]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from huggingface_hub import close_session, constants
 
-from zoo.cli.app import app
-from zoo.cli.console import run_command
+from tests.command import call_zoo
+from zoo import from_pretrained
 
 FILE = "/{repo_id}/resolve/{revision}/{filename}"
 NOWHERE = "http://127.0.0.1:9"
@@ -46,7 +46,7 @@ class Zoo:
     def __call__(self, *arguments: object, code: int = 0) -> Said:
         """Run the command and return what it printed. Its exit code has to be `code`."""
         self.capsys.readouterr()
-        exit_code = run_command(app, [str(argument) for argument in arguments], "zoo")
+        exit_code = call_zoo(*arguments)
         printed = Said(*self.capsys.readouterr())
         assert exit_code == code, printed
         return printed
@@ -65,6 +65,12 @@ def hub_at(patch: pytest.MonkeyPatch, url: str, **settings: object) -> None:
     constants_of_hub = {"ENDPOINT": url, "HUGGINGFACE_CO_URL_TEMPLATE": url + FILE}
     for name, value in (constants_of_hub | settings).items():
         patch.setattr(constants, name, value)
+
+
+@pytest.fixture(scope="session")
+def vit_digits():
+    """The trained network `vit_digits`."""
+    return from_pretrained("vit_digits")
 
 
 @pytest.fixture

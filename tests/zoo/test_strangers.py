@@ -11,6 +11,7 @@ import random
 import pytest
 
 import zoo as package
+from tests.command import call_zoo
 from tests.files import changes, strangers
 from weights.errors import WeightsError
 from zoo.apps.embed.network import find_network
@@ -19,8 +20,6 @@ from zoo.apps.show.feature_figure import draw_features
 from zoo.apps.show.features import compute_file_features
 from zoo.apps.site.write import CATALOGUE, check_replaceable
 from zoo.artifacts.read import entry_of_manifest, read_manifest
-from zoo.cli.app import app
-from zoo.cli.console import run_command
 from zoo.cli.models_command import resolve_entry
 from zoo.common.errors import WRONG_USE, BadFile, BadOutput, ZooError
 from zoo.images.photograph import photograph
@@ -34,7 +33,7 @@ FIRST_NETWORKS, MORE_NETWORKS = (
 
 def export_networks(names, folder):
     for name in names:
-        assert run_command(app, ["export", name, "--out", str(folder / f"{name}.onnx")], "zoo") == 0
+        assert call_zoo("export", name, "--out", folder / f"{name}.onnx") == 0
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +153,7 @@ def test_commands_end_with_one_sentence(command, exported, zoo):
     for change in (strangers.summed, strangers.cut, strangers.renamed):
         (zoo.here / "b.onnx").write_bytes(strangers.change_file(random.Random(2), data, change))
         arguments = ["b.onnx", "a.png"] if command in ("show", "run") else ["b.onnx"]
-        code = run_command(app, [command, *arguments], "zoo")
+        code = call_zoo(command, *arguments)
         printed = zoo.capsys.readouterr()
         assert "Traceback" not in printed.err
         if command in ("show", "run"):

@@ -267,48 +267,7 @@ def test_triangular_with_zeros_on_the_diagonal(size, lower):
     np.testing.assert_array_equal(actual, expected)
 
 
-# ------------------------------------------------------------------------------------------- edges
-
-
-EDGES = {
-    "the other triangle": (
-        lax.linalg.cholesky_p.bind,
-        np.triu(normal(2, 6, 6), 1) + np.tril(positive(2, 6, 6)),
-    ),
-    "not positive definite": (
-        lambda x: jnp.isnan(jnp.linalg.cholesky(x)),
-        np.stack([positive(5, 5), -np.eye(5), np.diag([1.0, 2, 0, 1, 1])]),
-    ),
-    "singular": (
-        lambda x: (lax.linalg.lu(x), jnp.linalg.det(x)),
-        np.stack([np.ones((5, 5)), np.zeros((5, 5))]),
-    ),
-    "not a number": (
-        lambda x: (jnp.linalg.eigvalsh(x), jnp.linalg.svdvals(x), jnp.linalg.cholesky(x)),
-        np.full((3, 5, 5), np.nan),
-    ),
-    "down to subnormals": (lambda x: jnp.isnan(jnp.linalg.qr(x + 1j)[0]), np.ones((40, 40))),
-    "singular, inverted": (
-        jnp.linalg.inv,
-        np.stack([np.ones((5, 5)), np.zeros((5, 5)), np.diag([1.0, 2, 0, 4, 0])]),
-    ),
-    # A matrix without columns has left singular vectors if full matrices are requested.
-    "nothing at all": (
-        lambda x: (jnp.linalg.svd(x), jnp.linalg.qr(x, "complete"), jnp.linalg.eigh(x.mT @ x)),
-        np.zeros((2, 3, 0)),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", EDGES)
-def test_edge_cases_match_jax(name):
-    fn, x = EDGES[name]
-    outputs, jax_outputs = run_both(fn, typed([x], np.float32), 23)
-    for actual, expected in zip(outputs, jax_outputs, strict=True):
-        if name == "the other triangle":
-            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
-        else:
-            np.testing.assert_array_equal(actual, expected)
+# ------------------------------------------------------------------------------------------- sizes
 
 
 @pytest.mark.each()

@@ -86,12 +86,7 @@ def test_the_pass_with_a_fault_is_named(monkeypatch, planted, name, change, mess
     assert message in str(raised.value)
 
 
-def test_faults_of_the_file_alone_are_named(monkeypatch):
-    def faulty(model, target):
-        next(n for n in model.graph if n.op_type == "Sin").op_type = "Cos"
-        return model
-
-    monkeypatch.setattr("converter.api.conversion.clean_up_model", faulty)
+def test_faults_of_the_file_alone_are_named(cosine_for_sine, monkeypatch):
     divergence = converter.bisect(function, [X])
     assert divergence is not None and divergence.step == "file"
     monkeypatch.setenv("CONVERTER_CHECK", "1")

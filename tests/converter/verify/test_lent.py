@@ -1,5 +1,6 @@
 """In-memory sessions, which run a model without serializing its tensors, compared with JAX."""
 
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
@@ -8,7 +9,7 @@ import pytest
 import converter
 from converter.errors import SaveError
 from converter.model.streaming import MAX_INLINE_BYTES
-from converter.verify.sessions import session
+from converter.verify.sessions import iter_sessions, session
 
 TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint16, bool)
 
@@ -61,3 +62,11 @@ def test_dtypes_that_numpy_lacks_agree():
     )
     (actual,) = session(model).run(None, {})
     np.testing.assert_array_equal(actual, values)
+
+
+def test_threads_of_compared_sessions_do_not_spin():
+    """Spinning threads would take several times the processor time of the tests' small models."""
+    export = converter.to_onnx(jnp.square, [(3,)])
+    for _, live_session in iter_sessions(export):
+        options = live_session.get_session_options()
+        assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.generated import record
 from tests.references import Arrays, timm_settings
 from tests.references.settings import (
     CLASSES,
@@ -249,6 +250,7 @@ def main(names: list[str]) -> None:
         stored[name], wrong = outcomes(name)
         print(name, len(stored[name]), *wrong, sep="\n  ", flush=True)
         FILE.write_text(to_text(stored))
+    record("tests/golden/setting_outcomes.json")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import zoo
+from tests.command import call_zoo
 from tests.conftest import GOLDEN
 from weights import open_checkpoint
 from weights.namings.meta_names import DINOV3_VIT
@@ -28,8 +29,6 @@ from zoo.architectures.entry import DATA
 from zoo.checkpoints.identify import identify_checkpoint, summarize_checkpoint
 from zoo.checkpoints.load import model_shapes
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.console import run_command
-from zoo.cli.export_command import app
 
 OPENED: list[str] = []
 """Paths of the files that were opened since `count_openings` began."""
@@ -88,7 +87,7 @@ def save_checkpoint(path: Path, size: int) -> Path:
 
 def export_checkpoint(path: Path) -> None:
     words = ["--weights", str(path), "--out", str(path.with_name("out")), "--name", "own"]
-    assert run_command(app, [*words, "--licence", "mit"]) == 0
+    assert call_zoo("export", *words, "--licence", "mit") == 0
 
 
 USES = {

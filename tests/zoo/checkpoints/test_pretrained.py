@@ -26,30 +26,25 @@ from zoo.export.request import Signature
 load = package.from_pretrained
 
 
-@pytest.fixture(scope="module")
-def model():
-    return load("vit_digits")
-
-
-def test_types_of_parameters(model):
+def test_types_of_parameters(vit_digits):
     half_precision = load("vit_digits", dtype=jnp.bfloat16)
     dtypes = {path: leaf.dtype for path, leaf in array_leaves(half_precision).items()}
     assert dtypes.pop("local_pos_embed.periods") == jnp.float32
     assert set(dtypes.values()) == {jnp.dtype(jnp.bfloat16)}
-    rounded = np.asarray(model.head.weight.astype(jnp.bfloat16))
+    rounded = np.asarray(vit_digits.head.weight.astype(jnp.bfloat16))
     np.testing.assert_array_equal(half_precision.head.weight, rounded)
 
 
-def test_plain_equinox_reads_and_writes(model, zoo):
+def test_plain_equinox_reads_and_writes(vit_digits, zoo):
     """An `.eqx` file of the zoo has the same bytes as Equinox's own, and both read the other's."""
-    eqx.tree_serialise_leaves("theirs.eqx", model)
+    eqx.tree_serialise_leaves("theirs.eqx", vit_digits)
     zoo("weights", "convert", "theirs.eqx", "a.pth")
     zoo("weights", "convert", "a.pth", "ours.eqx")
     ours, theirs = (zoo.here / f"{writer}.eqx" for writer in ("ours", "theirs"))
     assert ours.read_bytes() == theirs.read_bytes()
     skeleton = package.create("vit_digits", abstract=True)
-    assert eqx.tree_equal(eqx.tree_deserialise_leaves(ours, skeleton), model)
-    assert eqx.tree_equal(load("vit_digits", theirs), model)
+    assert eqx.tree_equal(eqx.tree_deserialise_leaves(ours, skeleton), vit_digits)
+    assert eqx.tree_equal(load("vit_digits", theirs), vit_digits)
     with pytest.raises(MappingError, match="looks like vit_digits"):
         load("dinov3_vits16", theirs)
 

@@ -6,8 +6,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from zoo.cli.app import app
-from zoo.cli.console import run_command
+from tests.command import call_zoo
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +19,6 @@ def built(tmp_path_factory):
     variants = ("--variant", "fp32,fused,fp16,bf16,int8")
     command = ["build", "vit_digits", *variants, "--out", str(out), "--offline", "--json"]
     with redirect_stdout(io.StringIO()) as stdout:
-        assert run_command(app, command) == 0
+        assert call_zoo(*command) == 0
     (record,) = json.loads(stdout.getvalue())
     return out / "vit_digits", record

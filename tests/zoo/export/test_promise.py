@@ -7,10 +7,9 @@ import jax
 import pytest
 
 import zoo
+from tests.command import call_zoo
 from tests.folders import listed
 from zoo.architectures.builder import batched
-from zoo.cli.app import app
-from zoo.cli.console import run_command
 from zoo.common.errors import NotVerified
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "q4", "q4f16")
@@ -47,7 +46,7 @@ def by_command(path, keep, **options):
     """Export `vit_digits` by the command. Return whether the file was published."""
     option_words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     command = ["export", "vit_digits", *option_words, "--out", str(path), "--force"]
-    code = run_command(app, [*command, *["--keep-inexact"] * keep])
+    code = call_zoo(*command, *["--keep-inexact"] * keep)
     assert code in (0, 1)
     return code == 0
 
@@ -82,9 +81,9 @@ def test_unverified_exports_are_not_published(
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_unverified_builds_are_not_published(wrong_jax, variant, tmp_path):
     command = ["build", "vit_digits", "--variant", variant, "--size", "8", "--out", str(tmp_path)]
-    assert run_command(app, command) == 1
+    assert call_zoo(*command) == 1
     assert not [name for name in listed(tmp_path) if ".onnx" in name]
     kept = variant not in ("fp32", "fused")
-    assert run_command(app, [*command, "--keep-inexact"]) == (0 if kept else 1)
+    assert call_zoo(*command, "--keep-inexact") == (0 if kept else 1)
     assert bool([name for name in listed(tmp_path) if ".onnx" in name]) == kept
     assert read_verdicts(tmp_path) == [False] * kept

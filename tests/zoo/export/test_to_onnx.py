@@ -19,15 +19,10 @@ ATOL = 1e-5
 
 
 @pytest.fixture(scope="module")
-def digits():
-    return zoo.from_pretrained("vit_digits")
-
-
-@pytest.fixture(scope="module")
-def fine_tuned(digits):
+def fine_tuned(vit_digits):
     """`vit_digits` with fewer blocks, another head and other weights."""
     head = eqx.nn.Linear(64, 7, key=jax.random.key(1))
-    model = eqx.tree_at(lambda m: (m.blocks, m.head), digits, (digits.blocks[:3], head))
+    model = eqx.tree_at(lambda m: (m.blocks, m.head), vit_digits, (vit_digits.blocks[:3], head))
     return jax.tree.map(lambda leaf: leaf * 1.01, model)
 
 
@@ -59,9 +54,9 @@ def assert_outputs(file, pixels, expected):
         np.testing.assert_allclose(actual[name], value, rtol=0, atol=ATOL, err_msg=name)
 
 
-def test_requested_attention(digits, tmp_path):
+def test_requested_attention(vit_digits, tmp_path):
     options = {"layers": (2, 4), "outputs": ("logits", "attentions"), "verify": False}
-    manifest = zoo.to_onnx(digits, tmp_path / "mine.onnx", size=8, **options)
+    manifest = zoo.to_onnx(vit_digits, tmp_path / "mine.onnx", size=8, **options)
     names = [output.name for output in manifest.only_variant.outputs]
     assert {"attentions_2", "attentions_4", "logits"} <= {*names}
     assert "last_hidden_state" not in names
@@ -93,7 +88,7 @@ def test_a_module_around_a_network(fine_tuned, tmp_path):
 
 
 @pytest.mark.full
-def test_parameters_of_bfloat16_keep_their_values(digits, tmp_path):
+def test_parameters_of_bfloat16_keep_their_values(vit_digits, tmp_path):
     model = zoo.from_pretrained("vit_digits", dtype=jnp.bfloat16)
     zoo.to_onnx(model, tmp_path / "mine.onnx")
     pixels = zoo.preprocess(model, photographs(1))
@@ -101,19 +96,19 @@ def test_parameters_of_bfloat16_keep_their_values(digits, tmp_path):
     assert_outputs(tmp_path / "mine.onnx", pixels, jax_outputs(float32, pixels))
 
 
-def test_wrong_models_and_options(digits, tmp_path):
+def test_wrong_models_and_options(vit_digits, tmp_path):
     """Errors name arguments of Python, not options of the command line."""
     mlp = eqx.nn.MLP(64, 5, 16, 1, key=jax.random.key(2))
-    custom_model = ModelAround(digits, mlp, 0.5)
+    custom_model = ModelAround(vit_digits, mlp, 0.5)
     for model, message, options in (
-        (digits, "fp32, fp16, bf16, int8, q4, q4f16", {"precision": "float16"}),
-        (digits, "float32, uint8", {"input": "png"}),
-        (digits, r"give 224, \(height, width\) or 'dynamic'", {"size": "224"}),
-        (digits, "target phone is not known", {"target": "phone"}),
-        (digits, "give batch 1, or another number", {"target": "portable", "size": 8}),
-        (digits, r"end it in \.onnx", {"path": tmp_path / "mine"}),
+        (vit_digits, "fp32, fp16, bf16, int8, q4, q4f16", {"precision": "float16"}),
+        (vit_digits, "float32, uint8", {"input": "png"}),
+        (vit_digits, r"give 224, \(height, width\) or 'dynamic'", {"size": "224"}),
+        (vit_digits, "target phone is not known", {"target": "phone"}),
+        (vit_digits, "give batch 1, or another number", {"target": "portable", "size": 8}),
+        (vit_digits, r"end it in \.onnx", {"path": tmp_path / "mine"}),
         (mlp, "holds 0 of them", {}),
-        (eqx.nn.Sequential([digits, digits]), "holds 2 of them", {}),
+        (eqx.nn.Sequential([vit_digits, vit_digits]), "holds 2 of them", {}),
         (zoo.create("vit_digits", abstract=True), "shapes in place of par", {}),
         (custom_model, "Leave `layers` out", {"layers": [1]}),
         (custom_model, "Leave `outputs` out", {"outputs": ["scores"]}),

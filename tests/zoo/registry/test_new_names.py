@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tests.command import call_zoo
 from tests.seeded import state_of
 from weights.mapping import Convention, Naming
 from weights.namings.meta_names import DINOV3_VIT
@@ -13,8 +14,6 @@ from zoo.architectures.entry import PublishedNaming
 from zoo.checkpoints.load import open_weights
 from zoo.checkpoints.pretrained import find_entry
 from zoo.checkpoints.source import GivenCheckpoint
-from zoo.cli.app import app
-from zoo.cli.console import run_command
 from zoo.common.progress import LogProgress
 from zoo.registry.lookup import MODELS, info
 
@@ -64,7 +63,7 @@ def trial(monkeypatch, tmp_path):
 
 
 def test_a_file_in_new_names_is_inspected(trial, capsys):
-    assert run_command(app, ["weights", "inspect", str(trial)]) == 0
+    assert call_zoo("weights", "inspect", trial) == 0
     printed = capsys.readouterr().out
     assert "Trial University" in printed and "vit_digits" in printed
 

@@ -11,11 +11,10 @@ import pytest
 from PIL import Image
 
 from tests.browser import served
+from tests.command import call_zoo
 from zoo.apps.embed.calls import embed
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS, write_package
 from zoo.apps.site.write import write_site
-from zoo.cli.app import app
-from zoo.cli.console import run_command
 from zoo.common.errors import ZooError
 from zoo.common.progress import LogProgress
 from zoo.data.digits.data import load_digits
@@ -38,11 +37,11 @@ def folders(tmp_path_factory):
     # The workers of pytest-xdist share the folders, which are built once.
     out = (out.parent if "PYTEST_XDIST_WORKER" in os.environ else out) / "built"
     options = ("--variant", "fp32,int8", "--out", str(out), "--offline")
-    assert run_command(app, ["build", "vit_digits", *options]) == 0
-    assert run_command(app, ["build", "depth_digits", *options]) == 0
-    assert run_command(app, ["build", WORDS, *options]) == 0
-    assert run_command(app, ["build", BOXES, "--variant", "fp32", *options[2:]]) == 0
-    assert run_command(app, ["build", PICTURES, "--weights", "random", *options]) == 0
+    assert call_zoo("build", "vit_digits", *options) == 0
+    assert call_zoo("build", "depth_digits", *options) == 0
+    assert call_zoo("build", WORDS, *options) == 0
+    assert call_zoo("build", BOXES, "--variant", "fp32", *options[2:]) == 0
+    assert call_zoo("build", PICTURES, "--weights", "random", *options) == 0
     names = ("vit_digits", PICTURES, "depth_digits", WORDS, BOXES)
     return [out / name for name in names]
 

@@ -10,11 +10,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from tests.command import call_zoo
 from zoo.apps.site.catalogue import build_catalogue
 from zoo.apps.site.folders import read_folders
 from zoo.apps.site.pages import render_pages
-from zoo.cli.app import app
-from zoo.cli.console import run_command
 from zoo.common.progress import LogProgress
 
 pytestmark = pytest.mark.full
@@ -65,7 +64,7 @@ def uint8_folder(tmp_path_factory):
     """A built folder whose file takes uint8 RGB pixels."""
     folder = tmp_path_factory.mktemp("of_bytes")
     options = ("--input", "uint8", "--variant", "fp32", "--offline", "--out", str(folder))
-    assert run_command(app, ["build", "vit_digits", *options]) == 0
+    assert call_zoo("build", "vit_digits", *options) == 0
     return folder / "vit_digits"
 
 

@@ -8,14 +8,13 @@ import pytest
 from transformers import EomtDinov3ForUniversalSegmentation
 
 from tests.browser import served
+from tests.command import call_zoo
 from tests.references.areas import AREAS
 from tests.references.classifiers import CLASSES
 from tests.zoo.texts.test_texts import build_tips
 from zoo.apps.site.write import write_site
 from zoo.artifacts.read import read_folder_manifest
 from zoo.artifacts.session import load
-from zoo.cli.app import app
-from zoo.cli.console import run_command
 from zoo.common.progress import LogProgress
 from zoo.images.photograph import photograph
 from zoo.images.pixel_values import fit_size
@@ -41,7 +40,7 @@ def built_folders(tmp_path_factory):
     vision_checkpoints = {"eomt": checkpoints_folder / "eomt", "dinov2_segmentation": patches}
     for checkpoint in vision_checkpoints.values():
         command = ["build", "--weights", str(checkpoint), "--variant", "fp32", "--offline"]
-        assert run_command(app, [*command, "--out", str(out)]) == 0
+        assert call_zoo(*command, "--out", out) == 0
     config = build_tips(checkpoints_folder / "tips")
     command = [
         "build",
@@ -52,7 +51,7 @@ def built_folders(tmp_path_factory):
         "--offline",
     ]
     side = str(4 * config.stride)
-    assert run_command(app, [*command, "--size", side, "--out", str(out)]) == 0
+    assert call_zoo(*command, "--size", side, "--out", out) == 0
     checkpoints = vision_checkpoints | {"tipsv2_dual": checkpoints_folder / "tips"}
     return {family: out / Path(path).stem for family, path in checkpoints.items()}
 
