@@ -174,9 +174,7 @@ FUNCTIONS = {
     "NaN in a maximum": jnp.max,
     "NaN in a pool of maxima": lambda x: pool(x, 2, 1, (0, 0)),
     "NaN among the largest": lambda x: lax.top_k(x, 2),
-    "Floats that are rounded to infinity in eight bits": lambda x: x.astype(jnp.float8_e5m2).astype(
-        np.float32
-    ),
+    "Floats that overflow in eight bits": lambda x: x.astype(jnp.float8_e5m2).astype(np.float32),
     "Floats beyond the range of integers": lambda x: x.astype(np.uint8),
     "Weights of a convolution that overflow with the factor after it": scaled_convolution,
     "The lowest integer divided by -1": lax.div,

@@ -54,7 +54,6 @@ KNOWN_DIFFERENCES = {
     "complex numbers derivatives": "a product of infinities has NaN in another part",
     "public random.f": "a quotient overflows in JAX, but not if it is compiled",
     "public random.t": "XLA flushes a subnormal gamma variate to zero, and 64 bits draw others",
-    "edges float32 to float8_e4m3fn": "ONNX Runtime has 448 for 480 to 496, and JAX has NaN",
     **dict.fromkeys(
         ("edges float16 to float8_e4m3fnuz", "edges float32 to float8_e4m3fnuz"),
         "XLA without its fusion emitters has NaN for small negative numbers, and the file zero",

@@ -162,8 +162,12 @@ def clamped(d: Drawn) -> Expr:
 
 
 def to_float8(d: Drawn) -> Expr:
-    x = d.input((4, 5), d.pick(FLOATS), [1.0, np.inf, -np.inf, np.nan, 6e4, -6.2e4, 3e-2, 61440, 0])
-    return d.apply(lambda a: lax.convert_element_type(a, jnp.float8_e5m2), x)
+    numbers = [1.0, np.inf, -np.inf, np.nan, 6e4, -6.2e4, 3e-2, 61440, 0, 464, 480, 512]
+    x, dtype = (
+        d.input((4, 5), d.pick(FLOATS), numbers),
+        d.pick((jnp.float8_e5m2, jnp.float8_e4m3fn)),
+    )
+    return d.apply(lambda a: lax.convert_element_type(a, dtype), x)
 
 
 def gelu(shape: tuple[int, ...]) -> Draw:
@@ -516,7 +520,7 @@ CASES: dict[str, Case] = {
     },
     "A negative padding that leaves no elements[pad]": Case(padded_away),
     "The error function of NaN[erf]": Case(of_dtypes(ops.erf, ("float32", "float16"))),
-    "Floats that are rounded to infinity in eight bits[convert_element_type]": Case(to_float8),
+    "Floats that overflow in eight bits[convert_element_type]": Case(to_float8),
     "GELU of a single number, as its formula[gelu]": Case(
         gelu(()), prepare=[canonicalize, by_recogniser(GELU)]
     ),

@@ -11,8 +11,12 @@ from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
 NEGATIVE_ZERO = -0.0
-FLOAT8_OVERFLOW = 61440
-"""Magnitude from which on numbers are rounded to infinity in float8_e5m2."""
+FLOAT8_OVERFLOWS = {
+    np.dtype(jnp.float8_e5m2): (ops.ge, 61440),
+    np.dtype(jnp.float8_e4m3fn): (ops.gt, 464),
+}
+"""Comparison and magnitude of the numbers that overflow, by dtype of eight bits. The result is an
+infinity, or NaN if the dtype has none."""
 
 
 def pad_with_negative_zero(node: Node, editor: Editor) -> Value | None:
@@ -151,18 +155,20 @@ def exchange_factor(node: Node, editor: Editor) -> Value | None:
     return editor.copy_with_operands(node, [other, convolved])
 
 
-def keep_infinity_in_float8(node: Node, editor: Editor) -> Value | None:
-    """Return a conversion to float8_e5m2 in which numbers that are rounded to infinity become
-    infinity first.
+def keep_overflow_in_float8(node: Node, editor: Editor) -> Value | None:
+    """Return a conversion to a float of eight bits in which numbers that overflow become infinity
+    first.
 
-    Return None, so that the node is kept, for conversions to other dtypes and for conversions of
-    integers.
+    ONNX Runtime returns the largest finite number for some of them. Return None, so that the node
+    is kept, for conversions to other dtypes than those of `FLOAT8_OVERFLOWS`, and for conversions
+    of integers.
     """
     (x,), dtype = node.inputs, node.out.dtype
-    if dtype != jnp.float8_e5m2 or not is_float(x.dtype):
+    if dtype not in FLOAT8_OVERFLOWS or not is_float(x.dtype):
         return None
+    comparison, least = FLOAT8_OVERFLOWS[dtype]
     magnitude = editor.add(ops.abs, [x], x.shape, x.dtype)
-    overflows = editor.compare(ops.ge, magnitude, const(FLOAT8_OVERFLOW, x.dtype))
+    overflows = editor.compare(comparison, magnitude, const(least, x.dtype))
     infinite = editor.binary(ops.mul, x, const(np.inf, x.dtype))
     return editor.convert(editor.where(overflows, infinite, x), dtype)
 

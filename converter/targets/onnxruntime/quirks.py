@@ -107,10 +107,10 @@ QUIRKS = (
         {ops.mul: floats.exchange_factor},
     ),
     Quirk(
-        "Floats that are rounded to infinity in eight bits",
+        "Floats that overflow in eight bits",
         "",
         "g (float[1] x) => (float[1] y) { a = Cast <to=19, saturate=0> (x) y = Cast <to=1> (a) }",
-        {ops.convert_element_type: floats.keep_infinity_in_float8},
+        {ops.convert_element_type: floats.keep_overflow_in_float8},
     ),
     Quirk(
         "GELU of a single number, as its formula",
