@@ -20,7 +20,6 @@ from converter.fuse.match import (
     operand,
     operand_orders,
     operands,
-    peel,
     peeled_view,
     recogniser_from,
 )
@@ -42,7 +41,7 @@ from converter.fuse.statistics import (
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, as_group, view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import view_of_operand
+from converter.ir.moves import look_through, view_of_operand
 from converter.ir.scalars import scalar
 
 
@@ -99,7 +98,7 @@ def _unclipped(view: View) -> View:
 
     Conversions are also removed. The maximum has no effect, because a variance is not negative.
     """
-    view = peel(view, rounding=True)
+    view = look_through(view, conversions="rounding")
     for number, other in operand_orders(view) if view.op() is ops.max else ():
         if scalar(number.base) == 0:
             return other

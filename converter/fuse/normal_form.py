@@ -26,11 +26,12 @@ from typing import Any, NamedTuple, TypeAlias
 import jax.numpy as jnp
 
 from converter.fuse import magnitudes
-from converter.fuse.match import MatchContext, operand, skip_one_move
+from converter.fuse.match import MatchContext, operand
 from converter.fuse.product_terms import EQUAL, exponent
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View, view_of
 from converter.ir.dims import Dim
+from converter.ir.moves import look_through
 from converter.ir.scalars import named_size, scalar
 
 
@@ -256,11 +257,7 @@ class _Reader:
         Operations are followed up to ``depth``; the values below them are atoms. Moves and
         conversions of floats are skipped.
         """
-        while id(view.base) not in self.leaves:
-            inner = skip_one_move(view, rounding=True)
-            if inner is None or not inner.has_full_axes:
-                break
-            view = inner
+        view = look_through(view, conversions="rounding", leaves=self.leaves)
         if view not in self.seen:
             self.seen[view] = self._of(view, depth)
         return self.seen[view]

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import jax.numpy as jnp
 import numpy as np
 
-from converter.fuse.match import MatchContext, operand, peel
+from converter.fuse.match import MatchContext, operand
 from converter.ir import Node, dims, ops
 from converter.ir.axes import View, view_of
 from converter.ir.dims import Dim
+from converter.ir.moves import Conversions, look_through
 from converter.ir.op import Op
 from converter.ir.scalars import named_size, scalar
 
@@ -52,7 +53,7 @@ EQUAL = 1e-6
 
 
 def product(
-    view: View, context: MatchContext, *, powers: bool = False, rounding: bool = False
+    view: View, context: MatchContext, *, powers: bool = False, conversions: Conversions = "wider"
 ) -> Product:
     """Return a value as a product, through its multiplications, divisions, negations and
     reciprocals.
@@ -65,11 +66,11 @@ def product(
 
     - `powers`: whether a square or another power up to 4 becomes repeated factors, even if other
       nodes read it. Powers in a divisor are not taken apart.
-    - `rounding`: whether conversions to narrower floats are skipped, as in `peel`.
+    - `conversions`: the conversions that are removed, as in `look_through`.
     """
     result = Product()
-    start = peel(view, rounding=True) if rounding else view
-    _Collector(context, result, powers, rounding).take(start, root=True)
+    start = view if conversions == "wider" else look_through(view, conversions=conversions)
+    _Collector(context, result, powers, conversions).take(start, root=True)
     return result
 
 
@@ -89,13 +90,13 @@ def product_of(node: Node, context: MatchContext) -> Product:
 class _Collector:
     """Collector of the factors of a value in the product ``target``.
 
-    ``powers`` and ``rounding`` are as in `product`.
+    ``powers`` and ``conversions`` are as in `product`.
     """
 
     context: MatchContext
     target: Product
     powers: bool
-    rounding: bool
+    conversions: Conversions
 
     def take(self, view: View, *, divide: bool = False, root: bool = False) -> None:
         """Add a value to the factors of the product, or to its divisors if ``divide``.
@@ -123,7 +124,7 @@ class _Collector:
 
     def _operand(self, view: View, index: int, divide: bool) -> None:
         """Add operand ``index`` of the view's elementwise node to the product."""
-        self.take(operand(view, index, rounding=self.rounding), divide=divide)
+        self.take(operand(view, index, conversions=self.conversions), divide=divide)
 
 
 def _is_joinable(number: float, divides: bool) -> bool:
@@ -199,13 +200,15 @@ def match_reduction(view: View, op: Op) -> ReducedValue | None:
     Return None if ``view`` is no such reduction. Moves and conversions after it are skipped.
     """
     # JAX computes sums of float16 in float32 and rounds the result.
-    view = peel(view, rounding=True)
+    view = look_through(view, conversions="rounding")
     if view.op() != op:
         return None
     source, reduced_axes = view.node().inputs[0], tuple(view.node().params["axes"])
     remaining_axes = [a for a in range(source.rank) if a not in reduced_axes]
     axes = (*(None if a is None else remaining_axes[a] for a in view.axes), *reduced_axes)
-    return ReducedValue(peel(view_of(source, axes)), tuple(source.shape[a] for a in reduced_axes))
+    return ReducedValue(
+        look_through(view_of(source, axes)), tuple(source.shape[a] for a in reduced_axes)
+    )
 
 
 def reduction_axes(view: View, unreduced: View, op: Op) -> tuple[int, ...] | None:
@@ -235,7 +238,7 @@ def match_scaled_sum(view: View, context: MatchContext) -> ScaledSum | None:
 
     Return None for other values.
     """
-    parts = product(view, context, rounding=True)
+    parts = product(view, context, conversions="rounding")
     has_named_divisors = all(named_size(divisor.base) is not None for divisor in parts.divisors)
     if len(parts.factors) != 1 or not has_named_divisors:
         return None

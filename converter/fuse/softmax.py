@@ -16,12 +16,12 @@ from converter.fuse.match import (
     emit_matched_operation,
     operand,
     operands,
-    peel,
     recogniser_from,
 )
 from converter.fuse.product_terms import match_reduction, product_of, reduction_axes
 from converter.ir import Node, ops
 from converter.ir.axes import View, view_of
+from converter.ir.moves import look_through
 from converter.ir.scalars import scalar
 
 
@@ -72,7 +72,7 @@ def _match_exp_of_log_softmax(view: View) -> MatchedOperation | None:
     if view.op() is not ops.log_softmax or not view.has_all_base_axes():
         return None
     node = view.node()
-    x = peel(view._replace(base=node.inputs[0]))
+    x = look_through(view._replace(base=node.inputs[0]))
     return (
         MatchedOperation(x, {"axis": view.axes.index(node.params["axis"])})
         if x.has_all_base_axes()

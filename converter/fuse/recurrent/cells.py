@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
 
-from converter.fuse.recurrent.selection import Polynomial, polynomial, selected_operands
+from converter.fuse.match import operands
+from converter.fuse.recurrent.selection import Polynomial, polynomial
 from converter.fuse.recurrent.terms import Body, GateTerm, Reader, match_activation, negated
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View
@@ -61,7 +62,9 @@ def match_cell(body: Body, result: Value) -> RecurrentCell | str | None:
     known cell. Return None if it has no gates, or if it has no polynomial (`polynomial`).
     """
     new_state = body.select(result)
-    if new_state.op() is ops.select_n and any(map(_is_gated, selected_operands(new_state)[1:])):
+    if new_state.op() is ops.select_n and any(
+        map(_is_gated, operands(new_state, conversions="none", reach="parts")[1:])
+    ):
         return "a mask leaves its state as it was in some rounds"
     parts = polynomial(new_state)
     if parts is None or not _is_gated(new_state):

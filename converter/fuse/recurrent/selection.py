@@ -8,23 +8,14 @@ followed by two additional axes: ``INNER`` and ``TIME``.
 from collections.abc import Callable
 from typing import TypeAlias
 
+from converter.fuse.match import operands
 from converter.ir import ops
 from converter.ir.axes import Factor, View, is_forward
-from converter.ir.moves import furthest_view
 from converter.ir.op import Op
 from converter.ir.scalars import scalar
 
 TIME, INNER = -1, -2
 """The logical axes of a loop's rounds, and of the elements that a product sums over."""
-
-
-def selected_operands(view: View) -> list[View]:
-    """Return the operands of the elementwise node that computes the base, as views of the earliest
-    values.
-
-    Moves and slices are removed from the operands.
-    """
-    return [furthest_view(view.operand(i)) for i in range(len(view.node().inputs))]
 
 
 def exchange_feature_axis(view: View, feature: int) -> View:
@@ -77,7 +68,9 @@ def polynomial(view: View, depth: int = 0) -> Polynomial | None:
         return {frozenset(): float(number)}
     if op not in _COMBINED or depth == DEEPEST_POLYNOMIAL:
         return {frozenset({view}): 1.0}
-    parts = [polynomial(part, depth + 1) for part in selected_operands(view)]
+    parts = [
+        polynomial(part, depth + 1) for part in operands(view, conversions="none", reach="parts")
+    ]
     terms = [part for part in parts if part is not None]
     if len(terms) < len(parts):
         return None

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from converter.fuse.match import operands
 from converter.fuse.recurrent.lift import can_vectorize, dependent_ids, find_producers
-from converter.fuse.recurrent.selection import INNER, TIME, exchange_feature_axis, selected_operands
+from converter.fuse.recurrent.selection import INNER, TIME, exchange_feature_axis
 from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.axes import View, view_of
-from converter.ir.moves import furthest_view
+from converter.ir.moves import look_through
 from converter.ir.scalars import scalar
 
 GATE_ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
@@ -38,9 +39,9 @@ def match_activation(view: View) -> Activation | None:
     A maximum with zero is a ReLU.
     """
     if (op := view.op()) in GATE_ACTIVATIONS:
-        return Activation(op.name, selected_operands(view)[0])
+        return Activation(op.name, operands(view, conversions="none", reach="parts")[0])
     if view.op() is ops.max:
-        one, other = selected_operands(view)
+        one, other = operands(view, conversions="none", reach="parts")
         for x, zero in ((one, other), (other, one)):
             if scalar(zero.base) == 0:
                 return Activation("relu", x)
@@ -98,7 +99,9 @@ class Body:
         positions: list[int | None] = [None] * (self.state.rank + 2)
         for i, axis in enumerate(self.state_axes if axes is None else axes):
             positions[axis] = i
-        return furthest_view(view_of(value).select_axes(positions))
+        return look_through(
+            view_of(value).select_axes(positions), conversions="none", reach="parts"
+        )
 
     def scanned(self, value: Value) -> Value | None:
         """Return the operand of the loop whose slices are the scanned input ``value`` of the body.
@@ -135,7 +138,10 @@ class Reader:
         if not self.varies(view):
             return self._match_bias(view)
         if depth < DEEPEST_GATE and op in (ops.add, ops.sub, ops.neg):
-            parts = [self.terms(part, depth + 1) for part in selected_operands(view)]
+            parts = [
+                self.terms(part, depth + 1)
+                for part in operands(view, conversions="none", reach="parts")
+            ]
             if op is not ops.add and parts[-1] is not None:
                 parts[-1] = negated(parts[-1])
             sums = [part for part in parts if part is not None]
@@ -153,7 +159,11 @@ class Reader:
         source = self.body.scanned(view.base)
         if source is None:
             return view
-        return furthest_view(view.rebase(source, range(1, source.rank)).replace_axis(TIME, 0))
+        return look_through(
+            view.rebase(source, range(1, source.rank)).replace_axis(TIME, 0),
+            conversions="none",
+            reach="parts",
+        )
 
     def _match_bias(self, view: View) -> list[GateTerm] | None:
         """Return a value that does not differ among rounds as a list of one bias.
@@ -167,7 +177,7 @@ class Reader:
 
         The terms are products of the state with weights, and biases.
         """
-        one, other = selected_operands(view)
+        one, other = operands(view, conversions="none", reach="parts")
         for gate, inner in ((one, other), (other, one)):
             if match_activation(gate) is None:
                 continue
@@ -220,14 +230,18 @@ class Reader:
 
         A product with concatenated values is the sum of a product with each of them.
         """
-        source = furthest_view(source)
+        source = look_through(source, conversions="none", reach="parts")
         if (
             source.op() is ops.concatenate
             and source.axes[INNER] == source.node().params["dimension"]
         ):
             return self._match_concatenated(source, weights)
         term = self._match_source(source)
-        return None if term is None else [replace(term, weights=furthest_view(weights))]
+        return (
+            None
+            if term is None
+            else [replace(term, weights=look_through(weights, conversions="none", reach="parts"))]
+        )
 
     def _match_concatenated(self, source: View, weights: View) -> list[GateTerm] | None:
         """Return the terms of the product of a concatenation with weights.
@@ -258,7 +272,7 @@ class Reader:
         if view.base is self.body.state:
             return GateTerm("h", view, view) if self._is_state(view) else None
         if view.op() is ops.mul:
-            one, other = selected_operands(view)
+            one, other = operands(view, conversions="none", reach="parts")
             for gate, state in ((one, other), (other, one)):
                 if (
                     state.base is self.body.state

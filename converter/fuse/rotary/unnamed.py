@@ -17,7 +17,7 @@ from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import match_joined_halves, unite_halves
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, view_of
-from converter.ir.moves import view_of_operand
+from converter.ir.moves import look_through
 
 UNSIGNED_HALVES = "the halves change places without a sign, which the tables would have to have"
 CROSSED = "its halves are not put together in a way that is known"
@@ -75,10 +75,7 @@ def _find_unsigned_swaps(node: Node, swapped: dict[int, bool]) -> Iterator[Node]
 
 def _source(value: Value) -> Value:
     """Return the earliest value from which all elements of a value are only moved."""
-    view = view_of(value)
-    while (inner := view_of_operand(view)) is not None:
-        view = inner
-    return view.base
+    return look_through(view_of(value), conversions="none", reach="elements").base
 
 
 Key = frozenset[frozenset[View]]
