@@ -31,7 +31,7 @@ from converter.fuse.product_terms import EQUAL, exponent
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View, view_of
 from converter.ir.dims import Dim
-from converter.ir.moves import look_through
+from converter.ir.moves import Conversions, Reach, look_through
 from converter.ir.scalars import named_size, scalar
 
 
@@ -101,17 +101,24 @@ class NormalForm:
 
 
 def normal_form(
-    view: View, context: MatchContext, leaves: Sequence[Value] = ()
+    view: View,
+    context: MatchContext,
+    leaves: Sequence[Value] = (),
+    *,
+    conversions: Conversions = "rounding",
+    reach: Reach = "axes",
 ) -> NormalForm | None:
     """Return a value as a polynomial, or None if it would have more than `MAX_TERMS` terms.
 
     Arithmetic, roots, powers and sums of floats are taken apart, up to a depth of `MAX_DEPTH`
     operations. All other values are atoms of the polynomial. ``leaves`` are further values that are
-    atoms, even if they are results of arithmetic.
+    atoms, even if they are results of arithmetic. ``conversions`` and ``reach`` select the
+    conversions and moves between the operations that are skipped, as in `look_through`.
     """
-    key = normal_form, view, tuple(map(id, leaves))
+    key = normal_form, view, tuple(map(id, leaves)), conversions, reach
     if key not in context.memo:
-        context.memo[key] = _Reader({id(value) for value in leaves}).of(view, MAX_DEPTH)
+        reader = _Reader({id(value) for value in leaves}, conversions, reach)
+        context.memo[key] = reader.of(view, MAX_DEPTH)
     form: NormalForm | None = context.memo[key]
     return form
 
@@ -244,20 +251,22 @@ def _all_views(terms: Terms) -> set[View]:
 class _Reader:
     """Reader of values as polynomials. It caches the results.
 
-    ``leaves`` are the ids of the values that are always atoms.
+    ``leaves`` are the ids of the values that are always atoms. ``conversions`` and ``reach`` are as
+    in `look_through`.
     """
 
-    def __init__(self, leaves: set[int]) -> None:
-        self.leaves = leaves
+    def __init__(self, leaves: set[int], conversions: Conversions, reach: Reach) -> None:
+        self.leaves, self.conversions, self.reach = leaves, conversions, reach
         self.seen: dict[View, NormalForm | None] = {}
 
     def of(self, view: View, depth: int) -> NormalForm | None:
         """Return the normal form of a view, or None if it has too many terms.
 
-        Operations are followed up to ``depth``; the values below them are atoms. Moves and
-        conversions of floats are skipped.
+        Operations are followed up to ``depth``; the values below them are atoms.
         """
-        view = look_through(view, conversions="rounding", leaves=self.leaves)
+        view = look_through(
+            view, conversions=self.conversions, reach=self.reach, leaves=self.leaves
+        )
         if view not in self.seen:
             self.seen[view] = self._of(view, depth)
         return self.seen[view]

@@ -44,6 +44,8 @@ def draw_expression(rng, xs, depth):
         lambda: left * jax.lax.rsqrt(jnp.mean(right * right, axis, keepdims=True) + 1e-2),
         lambda: left / jnp.sqrt(jnp.square(right) + 0.5),
         lambda: (left.T * 2).T,
+        lambda: (left * right)[:, ::-1] * right,
+        lambda: (left + right)[:, 1:2] - left,
     ]
     return jnp.broadcast_to(expressions[rng.integers(len(expressions))](), (xs[0].shape[0], 4))
 
@@ -90,8 +92,8 @@ def atom_value(atom, arrays, lengths):
     return view_elements(arrays[id(atom.base)], atom, lengths)
 
 
-def draw_form(seed, dtype, named):
-    """Draw an expression and read its normal form.
+def draw_form(seed, dtype, named, reach="axes"):
+    """Draw an expression and read its normal form with this reach (`look_through`).
 
     Return None if the expression has no form, otherwise the form and a function. For inputs, this
     function returns the value of the expression, the value of the form, the values of the moved
@@ -109,7 +111,7 @@ def draw_form(seed, dtype, named):
     shapes = [("B", 4), ("B", 4), (4,)] if named else SHAPES
     graph = trace(fn, [jax.ShapeDtypeStruct(s, dtype) if not named else (s, dtype) for s in shapes])
     canonicalize(graph)
-    form = normal_form(peeled_view(graph.outputs[0]), Editor(graph))
+    form = normal_form(peeled_view(graph.outputs[0]), Editor(graph), reach=reach)
     if form is None:
         return None
     views = [*{view for monomial in form.terms for view in find_views(monomial)} | form.moved]
@@ -134,18 +136,24 @@ def draw_form(seed, dtype, named):
     return form, evaluate_both
 
 
-KINDS = [("float64", False), ("float64", True), ("float32", False), ("float16", False)]
+KINDS = [
+    ("float64", False, "axes"),
+    ("float64", True, "axes"),
+    ("float64", False, "parts"),
+    ("float32", False, "axes"),
+    ("float16", False, "axes"),
+]
 SEEDS = 40
 FIRST = [0, *(pytest.param(n, marks=pytest.mark.full) for n in (SEEDS, 2 * SEEDS))]
 
 
 @pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize(("dtype", "named"), KINDS)
-def test_form_has_the_value_of_its_expression(dtype, named, first):
+@pytest.mark.parametrize(("dtype", "named", "reach"), KINDS)
+def test_form_has_the_value_of_its_expression(dtype, named, reach, first):
     form_count = 0
     for seed in range(first, first + SEEDS):
         with jax.enable_x64(dtype == "float64"):
-            drawn = draw_form(seed, dtype, named)
+            drawn = draw_form(seed, dtype, named, reach)
             if drawn is None:
                 continue
             rng = np.random.default_rng(seed + 1)
