@@ -29,8 +29,14 @@ from converter.fuse.recurrent.loop_results import (
     emit_remaining_loop,
     match_results,
 )
-from converter.fuse.recurrent.selection import INNER, TIME, runs_backwards, to_forward_order
-from converter.fuse.recurrent.terms import Body, GateTerm
+from converter.fuse.recurrent.terms import (
+    INNER,
+    TIME,
+    Body,
+    GateTerm,
+    runs_backwards,
+    to_forward_order,
+)
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View
 from converter.ir.dims import Dim, Shape

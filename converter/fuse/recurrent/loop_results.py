@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import RecurrentCell
 from converter.fuse.recurrent.lift import Lifter, can_vectorize, dependent_ids, find_producers
-from converter.fuse.recurrent.selection import TIME
+from converter.fuse.recurrent.terms import TIME
 from converter.ir import Graph, Node, Value, make_node, ops
 from converter.ir.axes import view_of
 from converter.ir.dims import Shape

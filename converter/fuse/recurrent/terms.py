@@ -5,6 +5,10 @@
 The terms may be in any order. Inputs and states may be concatenated for one product, or have
 separate products. There may be one product for all gates, or a product for each gate. The products
 may be in the loop's body or before the loop.
+
+The gates are often parts of one value. They are next to each other along one axis, or the value has
+a separate axis for them. Values are views along the logical axes of the cell. These are the axes of
+the cell's state, followed by two additional axes: ``INNER`` and ``TIME``.
 """
 
 from collections.abc import Sequence
@@ -14,12 +18,13 @@ import numpy as np
 
 from converter.fuse.match import operands
 from converter.fuse.recurrent.lift import can_vectorize, dependent_ids, find_producers
-from converter.fuse.recurrent.selection import INNER, TIME, exchange_feature_axis
 from converter.ir import Graph, Node, Value, const, dims, ops
-from converter.ir.axes import View, view_of
+from converter.ir.axes import Factor, View, is_forward, view_of
 from converter.ir.moves import look_through
 from converter.ir.scalars import scalar
 
+TIME, INNER = -1, -2
+"""The logical axes of a loop's rounds, and of the elements that a product sums over."""
 GATE_ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
 DEEPEST_GATE = 12
 """Largest depth of sums and products in a gate; a cell has four or five."""
@@ -325,3 +330,30 @@ def _align_einsum_operands(view: View) -> tuple[View, View] | None:
 def negated(terms: Sequence[GateTerm]) -> list[GateTerm]:
     """Return the terms with the opposite signs."""
     return [replace(term, negative=not term.negative) for term in terms]
+
+
+# ---------------------------------------------------------------------------------- logical axes
+
+
+def exchange_feature_axis(view: View, feature: int) -> View:
+    """Return the view with the axis ``feature`` and the axis that products sum over (``INNER``)
+    exchanged."""
+    axes = list(range(len(view.groups)))
+    axes[feature], axes[INNER] = axes[INNER], axes[feature]
+    return view.select_axes(axes)
+
+
+def runs_backwards(view: View) -> bool:
+    """Return True if the view runs through the rounds of the loop from the last to the first."""
+    return any(not is_forward(f.stride) for f in view.groups[TIME])
+
+
+def to_forward_order(view: View) -> View:
+    """Return a view of the same elements that runs through the rounds of the loop from the first to
+    the last. A view that goes back is reversed along ``TIME``; another one is returned unchanged.
+    No node is emitted."""
+    starts, groups = list(view.starts), list(view.groups)
+    for axis, stride, size in groups[TIME] if runs_backwards(view) else ():
+        starts[axis or 0] += stride * (size - 1)
+        groups[TIME] = (Factor(axis, -stride, size),)
+    return View(view.base, tuple(groups), tuple(starts))
