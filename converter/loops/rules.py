@@ -9,7 +9,9 @@ from functools import partial
 import numpy as np
 
 from converter.ir import Graph, Node, Value, const, ops
+from converter.ir.dtypes import highest, is_integer, lowest
 from converter.ir.op import Op
+from converter.ir.ranges import Range, body_input_ranges
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.ir.scalars import scalar
 from converter.loops.batching import (
@@ -19,7 +21,6 @@ from converter.loops.batching import (
     emit_deferred,
     is_batchable,
 )
-from converter.loops.intervals import bound_states
 from converter.loops.scan import Carry, Scan
 
 # ------------------------------------------------------------------------- states that need no loop
@@ -167,6 +168,43 @@ def _step_entry(array: Value, step: int, editor: Editor) -> Value:
     if array.kind == "const":
         return const(np.asarray(array.const)[step])
     return editor.reshape(editor.slice(array, 0, step, step + 1), array.shape[1:])
+
+
+# ---------------------------------------------------------------------------------- known ranges
+
+
+def bound_states(graph: Graph) -> bool:
+    """Set the known bounds of integer inputs of loop bodies. Return True if any of them are new.
+
+    They are `Value.known_bounds`, the least and the largest number.
+    """
+    return any([_bound_node(node) for node in graph.walk() if node.op in (ops.scan, ops.while_)])
+
+
+def _bound_node(node: Node) -> bool:
+    """Set the ranges of the inputs of a loop's bodies. Return True if any range is new."""
+    return any(
+        [
+            _set_known_bounds(value, interval)
+            for value, interval in body_input_ranges(node)
+            if is_integer(value.dtype)
+        ]
+    )
+
+
+def _set_known_bounds(value: Value, interval: Range) -> bool:
+    """Set the range of a value to an interval, cut to the limits of its dtype. Return True if it is
+    new.
+
+    An earlier range is replaced. The value is unchanged if the new range is empty, is that of the
+    dtype, or is equal to the earlier range.
+    """
+    dtype_low, dtype_high = lowest(value.dtype), highest(value.dtype)
+    low, high = max(interval.low, dtype_low), min(interval.high, dtype_high)
+    if low > high or value.known_bounds == (low, high) or (low, high) == (dtype_low, dtype_high):
+        return False
+    value.known_bounds = (low, high)
+    return True
 
 
 # ------------------------------------------------------------------------------------- whole loops
