@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from converter.ir import dims, ops
-from converter.ir.dtypes import highest, is_float, lowest
+from converter.ir.dtypes import highest, is_float, is_integer, lowest
 from converter.ir.nodes import Node, Value
 from converter.ir.op import Op
 from converter.ir.scalars import scalar
@@ -396,11 +396,15 @@ _RANGES: dict[Op, RangeRule] = {
 
 
 def body_input_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
-    """Yield inputs of the bodies of a ``scan`` or ``while`` with their ranges.
+    """Yield integer inputs of the bodies of a ``scan`` or ``while`` with their ranges.
 
-    The ranges are proved for integers only.
+    Inputs of which only the dtype is known are left out.
     """
-    return _scan_ranges(node) if node.op is ops.scan else _while_ranges(node)
+    for value, interval in _scan_ranges(node) if node.op is ops.scan else _while_ranges(node):
+        limits = _dtype_range(value)
+        inner = Range(max(interval.low, limits.low), min(interval.high, limits.high))
+        if is_integer(value.dtype) and inner.low <= inner.high and inner != limits:
+            yield value, inner
 
 
 def _scan_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
@@ -413,8 +417,7 @@ def _scan_ranges(node: Node) -> Iterator[tuple[Value, Range]]:
     for array, part in zip(node.inputs[count:], body.inputs[count:], strict=True):
         yield part, known_range(array)
     for start, inner, after in zip(node.inputs, body.inputs[:count], body.outputs, strict=False):
-        first, next_range = known_range(start), known_range(after)
-        yield inner, Range(min(first.low, next_range.low), max(first.high, next_range.high))
+        yield inner, _union([known_range(start), known_range(after)])
 
 
 def _while_ranges(node: Node) -> Iterator[tuple[Value, Range]]:

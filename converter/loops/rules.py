@@ -9,9 +9,8 @@ from functools import partial
 import numpy as np
 
 from converter.ir import Graph, Node, Value, const, ops
-from converter.ir.dtypes import highest, is_integer, lowest
 from converter.ir.op import Op
-from converter.ir.ranges import Range, body_input_ranges
+from converter.ir.ranges import body_input_ranges
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.ir.scalars import scalar
 from converter.loops.batching import (
@@ -182,29 +181,16 @@ def bound_states(graph: Graph) -> bool:
 
 
 def _bound_node(node: Node) -> bool:
-    """Set the ranges of the inputs of a loop's bodies. Return True if any range is new."""
-    return any(
-        [
-            _set_known_bounds(value, interval)
-            for value, interval in body_input_ranges(node)
-            if is_integer(value.dtype)
-        ]
-    )
+    """Set the known bounds of the inputs of a loop's bodies. Return True if any of them are new.
 
-
-def _set_known_bounds(value: Value, interval: Range) -> bool:
-    """Set the range of a value to an interval, cut to the limits of its dtype. Return True if it is
-    new.
-
-    An earlier range is replaced. The value is unchanged if the new range is empty, is that of the
-    dtype, or is equal to the earlier range.
+    Earlier bounds are replaced. The ranges of the next inputs follow from the new ones.
     """
-    dtype_low, dtype_high = lowest(value.dtype), highest(value.dtype)
-    low, high = max(interval.low, dtype_low), min(interval.high, dtype_high)
-    if low > high or value.known_bounds == (low, high) or (low, high) == (dtype_low, dtype_high):
-        return False
-    value.known_bounds = (low, high)
-    return True
+    is_new = False
+    for value, interval in body_input_ranges(node):
+        bounds = interval.low, interval.high
+        is_new = is_new or value.known_bounds != bounds
+        value.known_bounds = bounds
+    return is_new
 
 
 # ------------------------------------------------------------------------------------- whole loops
