@@ -18,7 +18,6 @@ necessary if the emitted operator computes the value itself.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -27,7 +26,7 @@ import jax.numpy as jnp
 
 from converter.fuse import magnitudes
 from converter.fuse.match import MatchContext, operand
-from converter.fuse.product_terms import EQUAL, exponent
+from converter.fuse.product_terms import EQUAL, LARGEST_NUMBER, exponent
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View, view_of
 from converter.ir.dims import Dim
@@ -62,6 +61,12 @@ Terms: TypeAlias = "dict[Monomial, float]"
 
 ONE: Monomial = frozenset()
 
+SUM_MARGIN = 4.0
+"""Largest factor by which the relative error of constants grows where terms of a variance cancel.
+
+Example: ``-2/n^2 + 1/n^2`` has three times the error of 1/n^2.
+"""
+
 MAX_TERMS = 64
 """Largest number of monomials of a normal form."""
 
@@ -87,17 +92,18 @@ class NormalForm:
         difference."""
         return all(magnitudes.may_move(view.base, context, allow_zero=True) for view in self.moved)
 
-    def is_near(self, terms: Mapping[Monomial, float]) -> bool:
+    def is_near(self, terms: Mapping[Monomial, float], margin: float = SUM_MARGIN) -> bool:
         """Return True if the polynomial has these coefficients by monomial, up to the rounding of
-        constants."""
+        constants.
+
+        The relative error of a coefficient may be ``margin`` times that of its constants.
+        """
         if self.terms.keys() != terms.keys():
             return False
-        return all(self.has_coefficient(monomial, number) for monomial, number in terms.items())
-
-    def has_coefficient(self, monomial: Monomial, number: float) -> bool:
-        """Return True if a monomial has this coefficient, up to the rounding of constants."""
-        difference = abs(self.terms.get(monomial, 0.0) - number)
-        return difference <= (EQUAL + 4 * self.slack) * abs(number)
+        return all(
+            abs(self.terms[monomial] - number) <= (EQUAL + margin * self.slack) * abs(number)
+            for monomial, number in terms.items()
+        )
 
 
 def normal_form(
@@ -336,16 +342,24 @@ _ROOTS = {ops.sqrt: 0.5, ops.rsqrt: -0.5}
 
 
 def _constant_form(view: View) -> NormalForm | None:
-    """Return the polynomial of a finite constant number or a named size, or None for other
-    values."""
+    """Return the polynomial of a constant number that is not huge or tiny, or of a named size.
+
+    Return None for other values.
+    """
     number, size = scalar(view.base), named_size(view.base)
     if size is not None:
         return NormalForm(size_terms(size))
-    if number is None or isinstance(number, bool) or not math.isfinite(number):
+    if number is None or isinstance(number, bool) or not _is_joinable(number):
         return None
     rounds = jnp.issubdtype(view.base.dtype, jnp.floating) and number != int(number)
     slack = float(jnp.finfo(view.base.dtype).eps) if rounds else 0.0
     return NormalForm({ONE: float(number)} if number else {}, slack=slack)
+
+
+def _is_joinable(number: float) -> bool:
+    """Return True if a constant may be multiplied with others in advance, so that no order
+    overflows: it is zero, or from 1/`LARGEST_NUMBER` to `LARGEST_NUMBER` in absolute value."""
+    return number == 0 or 1 / LARGEST_NUMBER <= abs(number) <= LARGEST_NUMBER
 
 
 def _atom_form(view: View) -> NormalForm:

@@ -179,6 +179,7 @@ GROUPS = {
         "gelu of two": lambda x, y: y * 0.5 * lax.erfc(-x * 0.5**0.5),
         "gelu of a sum": lambda x, y: 0.5 * x * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (x + x[:1]))),
         "gelu, shifted": lambda x, y: (x + 1) * 0.5 * (1 + lax.erf(x / 2**0.5)),
+        "gelu, huge": lambda x, y: x * 1e20 * (1 + lax.erf(x / 2**0.5)) * 5e-21,
     },
     "Softmax": {
         "base two": lambda x, y: jnp.exp2(less(x)) / jnp.exp2(less(x)).sum(1, keepdims=True),
