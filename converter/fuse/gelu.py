@@ -19,7 +19,8 @@ from converter.fuse.match import (
     operands,
     recogniser_from,
 )
-from converter.fuse.normal_form import Terms, normal_form
+from converter.fuse.normal_form import normal_form
+from converter.fuse.polynomials import Terms
 from converter.ir import Node, ops
 from converter.ir.axes import View, view_of
 from converter.ir.dtypes import is_float

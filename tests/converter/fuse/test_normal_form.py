@@ -14,7 +14,8 @@ import pytest
 from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
 from converter.fuse.match import peeled_view
-from converter.fuse.normal_form import Inner, Sum, find_views, normal_form
+from converter.fuse.normal_form import normal_form
+from converter.fuse.polynomials import Inner, Sum, find_views
 from converter.ir import dims
 from converter.ir.evaluation import evaluate, run_eagerly
 from converter.ir.rewrite import Editor
