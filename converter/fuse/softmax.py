@@ -18,7 +18,8 @@ from converter.fuse.match import (
     operands,
     recogniser_from,
 )
-from converter.fuse.product_terms import match_reduction, product_of, reduction_axes
+from converter.fuse.product_terms import product_of
+from converter.fuse.reductions import match_reduction, reduction_axes
 from converter.ir import Node, ops
 from converter.ir.axes import View, view_of
 from converter.ir.moves import look_through

@@ -29,7 +29,7 @@ from converter.fuse.match import (
     operands,
     recogniser_from,
 )
-from converter.fuse.product_terms import reduction_axes
+from converter.fuse.reductions import reduction_axes
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, view_of
 from converter.ir.moves import UNCUT_MOVES, look_through_one
