@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from converter.fuse.factors import factors_of
 from converter.fuse.look_alikes import find_layer_norm_look_alikes, find_rms_norm_look_alikes
 from converter.fuse.match import (
     MatchContext,
@@ -30,7 +31,6 @@ from converter.fuse.norm import (
     match_centred,
     match_root_quotients,
 )
-from converter.fuse.product_terms import product_of
 from converter.fuse.statistics import (
     is_variance,
     match_mean_form,
@@ -77,7 +77,7 @@ def _explain_epsilon_outside_root(node: Node, context: MatchContext) -> str | No
 
     The structure is ``(x - mean(x)) / (sqrt(var(x)) + epsilon)``, which is no layer norm.
     """
-    parts = product_of(node, context) if node.op is ops.div else None
+    parts = factors_of(node, context) if node.op is ops.div else None
     if parts is None or len(parts.divisors) != 1 or parts.divisors[0].op() is not ops.add:
         return None
     for number, root in operand_orders(parts.divisors[0]):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from converter.fuse.dependence import bound_scalar
+from converter.fuse.factors import read_factors
 from converter.fuse.match import (
     CARRIERS,
     DEEPEST_SEARCH,
@@ -18,10 +19,13 @@ from converter.fuse.match import (
     operands,
     peeled_view,
 )
-from converter.fuse.product_terms import exponent, match_scaled_sum, strip_abs
+from converter.fuse.normal_form import exponent
+from converter.fuse.polynomials import EQUAL
+from converter.fuse.reductions import match_reduction
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View
 from converter.ir.moves import look_through
+from converter.ir.scalars import named_size
 
 
 def find_attention_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
@@ -151,13 +155,18 @@ def _squared_value(variance: View, context: MatchContext) -> View | None:
     variance = look_through(variance, conversions="rounding")
     parts = operands(variance) if variance.op() in (ops.add, ops.max) else [variance]
     for part in parts:
-        is_difference = part.op() is ops.sub
-        mean = match_scaled_sum(operand(part, 0) if is_difference else part, context)
-        if mean is None or exponent(mean.summed.view) != 2:
+        mean = operand(part, 0) if part.op() is ops.sub else part
+        product = read_factors(mean, context, conversions="rounding")
+        is_scaled = bool(product.divisors) or abs(product.coefficient - 1) > EQUAL
+        has_named_divisors = all(named_size(d.base) is not None for d in product.divisors)
+        if len(product.factors) != 1 or not has_named_divisors or not is_scaled:
             continue
-        counts = [d for d in mean.summed.sizes if not dims.is_same_dim(d, 1)]
-        if counts and not (mean.product.is_near(1) and not mean.product.divisors):
-            return strip_abs(operand(mean.summed.view, 0, conversions="rounding"))
+        summed = match_reduction(product.factors[0], ops.reduce_sum)
+        if summed is None or exponent(summed.view) != 2:
+            continue
+        if any(not dims.is_same_dim(size, 1) for size in summed.sizes):
+            root = operand(summed.view, 0, conversions="rounding")
+            return operand(root, 0) if root.op() is ops.abs else root
     return None
 
 

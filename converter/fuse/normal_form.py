@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from converter.fuse import magnitudes
 from converter.fuse.match import MatchContext, operand
 from converter.fuse.polynomials import (
+    EQUAL,
     ONE,
     Inner,
     Monomial,
@@ -37,11 +38,11 @@ from converter.fuse.polynomials import (
     find_views,
     multiply_monomials,
     multiply_terms,
+    raise_monomial,
     size_terms,
     sum_monomial,
     without_signs,
 )
-from converter.fuse.product_terms import EQUAL, LARGEST_NUMBER, exponent
 from converter.ir import Value, ops
 from converter.ir.axes import View, view_of
 from converter.ir.moves import Conversions, Reach, look_through
@@ -165,7 +166,7 @@ class _Reader:
             if op in (ops.add, ops.sub):
                 return _add_forms(one, other, 1.0 if op is ops.add else -1.0)
             return _multiply_forms(one, other if op is ops.mul else _raise_form(other, -1))
-        power = _exponent(view)
+        power = _half_exponent(view)
         return _raise_form(self._operand(view, 0, depth), power) if power else _atom_form(view)
 
     def _operand(self, view: View, index: int, depth: int) -> NormalForm | None:
@@ -213,17 +214,21 @@ def _constant_form(view: View) -> NormalForm | None:
     number, size = scalar(view.base), named_size(view.base)
     if size is not None:
         return NormalForm(size_terms(size))
-    if number is None or isinstance(number, bool) or not _is_joinable(number):
+    if number is None or isinstance(number, bool) or not is_joinable(number):
         return None
     rounds = jnp.issubdtype(view.base.dtype, jnp.floating) and number != int(number)
     slack = float(jnp.finfo(view.base.dtype).eps) if rounds else 0.0
     return NormalForm({ONE: float(number)} if number else {}, slack=slack)
 
 
-def _is_joinable(number: float) -> bool:
+def is_joinable(number: float) -> bool:
     """Return True if a constant may be multiplied with others in advance, so that no order
     overflows: it is zero, or from 1/`LARGEST_NUMBER` to `LARGEST_NUMBER` in absolute value."""
     return number == 0 or 1 / LARGEST_NUMBER <= abs(number) <= LARGEST_NUMBER
+
+
+LARGEST_NUMBER = 2.0**60
+"""Numbers up to this one, and down to its inverse, are multiplied with each other in advance."""
 
 
 def _atom_form(view: View) -> NormalForm:
@@ -231,7 +236,20 @@ def _atom_form(view: View) -> NormalForm:
     return NormalForm({frozenset({(view, 1)}): 1.0})
 
 
-def _exponent(view: View) -> float:
+def exponent(view: View) -> int:
+    """Return n if the view is the n-th power of its operand for a constant integer n, otherwise 0.
+
+    n may be negative. Products and reciprocals by division are no powers.
+    """
+    if view.op() is ops.square:
+        return 2
+    if view.op() is ops.pow:
+        number = scalar(operand(view, 1).base)
+        return int(number) if number is not None and float(number).is_integer() else 0
+    return int(view.node().params["y"]) if view.op() is ops.integer_pow else 0
+
+
+def _half_exponent(view: View) -> float:
     """Return the exponent if a view is a power with an integer or half-integer exponent from -4 to
     4.
 
@@ -301,9 +319,10 @@ def _raise_form(form: NormalForm | None, power: float) -> NormalForm | None:
         ((monomial, number),) = form.terms.items()
         # The product of an atom and its inverse is removed later, although it is not one if the
         # atom is zero or infinite.
-        inverted = frozenset((atom, atom_power * power) for atom, atom_power in monomial)
         moved = form.moved | find_views(monomial)
-        return NormalForm({inverted: number**power}, moved, abs(power) * form.slack)
+        return NormalForm(
+            {raise_monomial(monomial, power): number**power}, moved, abs(power) * form.slack
+        )
     inner = Inner(frozenset(form.terms.items()))
     return NormalForm({frozenset({(inner, power)}): 1.0}, form.moved, form.slack)
 

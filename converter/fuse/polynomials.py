@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from converter.fuse.match import operand
-from converter.fuse.product_terms import EQUAL
 from converter.ir import dims, ops
 from converter.ir.axes import View
 from converter.ir.dims import Dim
@@ -42,6 +41,9 @@ Terms: TypeAlias = "dict[Monomial, float]"
 """Nonzero coefficients by their monomials."""
 
 ONE: Monomial = frozenset()
+
+EQUAL = 1e-6
+"""Relative difference of constants that count as equal: people write about as many digits."""
 
 
 # -------------------------------------------------------------------------------------- sizes
@@ -119,9 +121,7 @@ def raise_terms(terms: Terms, power: int) -> Terms:
         return {frozenset({(Inner(frozenset(terms.items())), power)}): 1.0}
     if power < 0:
         ((monomial, number),) = terms.items()
-        return {
-            frozenset((atom, power * atom_power) for atom, atom_power in monomial): number**power
-        }
+        return {raise_monomial(monomial, power): number**power}
     result: Terms = {ONE: 1.0}
     for _ in range(power):
         result = multiply_terms(result, terms)
@@ -136,9 +136,15 @@ def multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
     return frozenset((atom, power) for atom, power in powers.items() if power)
 
 
+def raise_monomial(monomial: Monomial, power: float) -> Monomial:
+    """Return a monomial to a power: the exponents of its atoms are multiplied by the power."""
+    return frozenset((atom, power * atom_power) for atom, atom_power in monomial)
+
+
 def cancelled_factors(left: Monomial, right: Monomial) -> Monomial:
-    """Return the factors of ``left`` that are cancelled by their inverses in ``right``."""
-    return frozenset(factor for factor in left if (factor[0], -factor[1]) in right)
+    """Return the factors of ``left`` of which ``right`` has powers with the opposite sign."""
+    powers = dict(right)
+    return frozenset((atom, power) for atom, power in left if power * powers.get(atom, 0) < 0)
 
 
 def without_signs(monomial: Monomial) -> Monomial:

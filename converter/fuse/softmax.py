@@ -10,6 +10,7 @@ where ``s = x - max(x)``. The sum may leave out elements whose ``x`` is -inf, as
 import math
 from functools import partial
 
+from converter.fuse.factors import factors_of
 from converter.fuse.match import (
     MatchContext,
     MatchedOperation,
@@ -18,7 +19,6 @@ from converter.fuse.match import (
     operands,
     recogniser_from,
 )
-from converter.fuse.product_terms import product_of
 from converter.fuse.reductions import match_reduction, reduction_axes
 from converter.ir import Node, ops
 from converter.ir.axes import View, view_of
@@ -89,7 +89,7 @@ def _match_quotient(node: Node, context: MatchContext) -> tuple[View | None, Vie
     """
     if not any(v.producer_if(ops.exp) for v in node.inputs):
         return None, None
-    parts = product_of(node, context)
+    parts = factors_of(node, context)
     is_quotient = len(parts.factors) == len(parts.divisors) == 1 and parts.coefficient == 1
     return (parts.factors[0], parts.divisors[0]) if is_quotient else (None, None)
 

@@ -1,8 +1,8 @@
 """Rotations written as ``x * cos + rotate(x) * sin``, where ``rotate`` maps the halves (a, b) of x
 to (-b, a)."""
 
+from converter.fuse.factors import read_factors
 from converter.fuse.match import MatchContext
-from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import (
     EmitValue,
     JoinedHalves,
@@ -60,7 +60,7 @@ def _match_rotate_half(view: View, context: MatchContext) -> tuple[View, JoinedH
     join = match_joined_halves(view)
     if join is None:
         return None
-    parts = [product(half, context) for half in (join.first, join.second)]
+    parts = [read_factors(half, context) for half in (join.first, join.second)]
     signs = [part.coefficient for part in parts]
     if signs not in ([-1, 1], [1, -1]):
         return None

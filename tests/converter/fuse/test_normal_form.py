@@ -13,6 +13,7 @@ import pytest
 
 from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
+from converter.fuse.factors import read_factors
 from converter.fuse.match import peeled_view
 from converter.fuse.normal_form import normal_form
 from converter.fuse.polynomials import Inner, Sum, find_views
@@ -192,3 +193,49 @@ def test_infinities_and_nan_are_in_the_same_elements(first):
         infinite = np.isinf(actual)
         np.testing.assert_array_equal(actual[infinite], value[infinite], err_msg=f"seed {seed}")
     assert planted > 8, (trials, planted)
+
+
+def draw_product(rng, xs, depth):
+    """Return a random product of the arrays `xs`, in which values divide themselves too."""
+    if depth == 0:
+        return xs[rng.integers(len(xs))]
+    left, right = draw_product(rng, xs, depth - 1), draw_product(rng, xs, rng.integers(depth))
+    products = [
+        lambda: left * right,
+        lambda: left / right,
+        lambda: -left * 4,
+        lambda: 0.5 / left,
+        lambda: left**-1,
+        lambda: (left + right) * right,
+        lambda: jnp.broadcast_to(left.max(-1, keepdims=True), left.shape) * right,
+    ]
+    return products[rng.integers(len(products))]()
+
+
+def test_factors_have_the_value_of_their_product():
+    """Zeros, infinities and NaN are in the same elements too."""
+    specials, divided = [0.0, math.inf, -math.inf, math.nan], 0
+    for seed in range(SEEDS):
+        with jax.enable_x64(True):
+            graph = trace(
+                lambda *xs, seed=seed: draw_product(np.random.default_rng(seed), xs, 5),
+                [jax.ShapeDtypeStruct((3, 4), "float64")] * 3,
+            )
+            canonicalize(graph)
+            parts = read_factors(peeled_view(graph.outputs[0]), Editor(graph))
+            views = [*parts.factors, *parts.divisors]
+            graph.outputs = [graph.outputs[0], *(view.base for view in views)]
+            rng = np.random.default_rng(seed + 3)
+            inputs = [rng.uniform(0.5, 1.5, (3, 4)) for _ in range(3)]
+            for array in inputs:
+                array.flat[rng.integers(12)] = specials[rng.integers(4)]
+            with np.errstate(all="ignore"):
+                actual, *bases = evaluate(graph, inputs, None, run_eagerly)
+                value = np.full((3, 4), parts.coefficient)
+                for number, (view, base) in enumerate(zip(views, bases, strict=True)):
+                    elements = view_elements(np.asarray(base), view, (3, 4))
+                    is_factor = number < len(parts.factors)
+                    value = value * elements if is_factor else value / elements
+        np.testing.assert_allclose(value, actual, rtol=1e-12, err_msg=f"seed {seed}")
+        divided += bool(parts.divisors)
+    assert divided > 3
