@@ -8,14 +8,16 @@ constants and x may be multiplied in any order.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from converter.fuse.factors import factors_of, read_factors
 from converter.fuse.match import (
     MatchContext,
     MatchedOperation,
     emit_matched_operation,
+    operand,
     operands,
     recogniser_from,
 )
@@ -62,36 +64,33 @@ def match_gelu(node: Node, context: MatchContext) -> MatchedOperation | None:
     """
     if not (is_float(node.out.dtype) and context.has_operator("Gelu", node.out.dtype)):
         return None
-    product = view_of(node.out)
-    factors = [*_iter_factors(product, context)]
-    for function, form in _find_functions(factors, context):
-        argument = operands(function)[0]
-        bases = {id(part.base) for part in _iter_arithmetic(argument)}
-        for x in factors:
-            if id(x.base) in bases and _is_gelu(product, x, function, form, context):
+    product, parts = view_of(node.out), factors_of(node, context)
+    if len(parts.factors) != 2 or parts.divisors:
+        return None
+    for x, gate in (parts.factors, parts.factors[::-1]):
+        for function, form in _find_functions(gate, context):
+            is_of_x = any(part.base is x.base for part in _iter_arithmetic(operand(function, 0)))
+            if is_of_x and _is_gelu(product, x, function, form, context):
                 return MatchedOperation(x, {"approximate": form.approximate})
     return None
 
 
-_PRODUCTS = (ops.mul, ops.div, ops.neg)
-_SUMS = (ops.add, ops.sub)
-_ARITHMETIC = (*_PRODUCTS, *_SUMS, ops.pow, ops.integer_pow, ops.square)
-DEEPEST_OPERAND = 6
-"""Largest depth of operations in which the operands of a GELU are searched."""
+def _find_functions(gate: View, context: MatchContext) -> Iterator[tuple[View, GeluForm]]:
+    """Yield the result of erf, erfc or tanh in a gate, with each form of GELU that has it.
 
-
-def _iter_factors(view: View, context: MatchContext, depth: int = 0) -> Iterator[View]:
-    """Yield a value, its factors and divisors, and their factors. Numbers are left out.
-
-    Besides the value itself, only values with a single reader are taken apart. If another node
-    reads them, they are computed anyway, and GELU would compute them a second time.
+    The gate is such a result, or the sum of a number and a multiple of one.
     """
-    if scalar(view.base) is not None:
-        return
-    yield view
-    if view.op() in _PRODUCTS and depth < DEEPEST_OPERAND:
-        for part in operands(view) if not depth or context.single_use(view.base) else ():
-            yield from _iter_factors(part, context, depth + 1)
+    parts = operands(gate) if gate.op() in _SUMS else []
+    terms = [read_factors(part, context).factors for part in parts if scalar(part.base) is None]
+    for factors in terms if len(terms) == 1 else [(gate,)]:
+        for form in GELU_FORMS:
+            yield from ((view, form) for view in factors if view.op() is form.op)
+
+
+_SUMS = (ops.add, ops.sub)
+_ARITHMETIC = (*_SUMS, ops.mul, ops.div, ops.neg, ops.pow, ops.integer_pow, ops.square)
+DEEPEST_OPERAND = 6
+"""Largest depth of operations in the argument of a function that is searched for x."""
 
 
 def _iter_arithmetic(view: View, depth: int = 0) -> Iterator[View]:
@@ -99,18 +98,6 @@ def _iter_arithmetic(view: View, depth: int = 0) -> Iterator[View]:
     yield view
     for part in operands(view) if depth < DEEPEST_OPERAND and view.op() in _ARITHMETIC else ():
         yield from _iter_arithmetic(part, depth + 1)
-
-
-def _find_functions(
-    factors: Iterable[View], context: MatchContext
-) -> Iterator[tuple[View, GeluForm]]:
-    """Yield the results of erf, erfc and tanh that are a factor, or a part of a factor that is the
-    sum of a product and a number. Each comes with the form of GELU that has this function."""
-    for factor in factors:
-        is_sum = factor.op() in _SUMS and any(scalar(v.base) is not None for v in operands(factor))
-        terms = operands(factor) if is_sum else []
-        for view in (factor, *(part for term in terms for part in _iter_factors(term, context))):
-            yield from ((view, form) for form in GELU_FORMS if view.op() is form.op)
 
 
 def _is_gelu(product: View, x: View, function: View, form: GeluForm, context: MatchContext) -> bool:
@@ -123,7 +110,7 @@ def _is_gelu(product: View, x: View, function: View, form: GeluForm, context: Ma
         frozenset({(x, 1), (function, power)} if power else {(x, 1)}): number
         for power, number in form.product.items()
     }
-    pairs = (operands(function)[0], expected_argument), (product, expected_product)
+    pairs = (operand(function, 0), expected_argument), (product, expected_product)
     forms = [(normal_form(v, context, [x.base], conversions="wider"), terms) for v, terms in pairs]
     return all(found is not None and found.is_near(terms, 1) for found, terms in forms)
 
