@@ -23,7 +23,7 @@ from converter.fuse.normal_form import exponent
 from converter.fuse.polynomials import EQUAL
 from converter.fuse.reductions import match_reduction
 from converter.ir import Graph, Node, Value, dims, ops
-from converter.ir.axes import View
+from converter.ir.axes import View, view_of
 from converter.ir.moves import look_through
 from converter.ir.scalars import named_size
 
@@ -56,7 +56,7 @@ def _explain_weights(value: Value, exponentials: Sequence[Node]) -> str:
     ``value`` is the operand of the second product. ``exponentials`` are the exponentials and
     softmax nodes from which it is computed.
     """
-    op = look_through(peeled_view(value), conversions="rounding").op()
+    op = look_through(view_of(value), conversions="rounding").op()
     if all(n.op is not ops.softmax for n in exponentials):
         return "its softmax is written in a way that is not known"
     return (
@@ -120,7 +120,7 @@ def _explain_root(root: Node) -> str:
     There are three: no epsilon is added under the root, the added value is no known number, or the
     norm is written in an unknown way.
     """
-    radicand = look_through(peeled_view(root.inputs[0]), conversions="rounding")
+    radicand = look_through(view_of(root.inputs[0]), conversions="rounding")
     if radicand.op() is not ops.add:
         return "no epsilon is added within the root"
     numbers = [bound_scalar(part.base) for part in operands(radicand)]
@@ -142,7 +142,7 @@ def _find_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tupl
     for node, mean in squared:
         partner = None if mean is None else _find_partner(node, _uncentred(mean.base), readers)
         if partner is not None:
-            yield node, look_through(peeled_view(partner), conversions="rounding").op() is ops.sub
+            yield node, look_through(view_of(partner), conversions="rounding").op() is ops.sub
 
 
 def _squared_value(variance: View, context: MatchContext) -> View | None:
@@ -203,9 +203,6 @@ def _uncentred(value: Value) -> Value:
 
     Conversions and moves are removed in both cases.
     """
-    view = look_through(peeled_view(value), conversions="rounding")
-    return (
-        look_through(operand(view, 0), conversions="rounding").base
-        if view.op() is ops.sub
-        else view.base
-    )
+    view = look_through(view_of(value), conversions="rounding")
+    view = operand(view, 0, conversions="rounding") if view.op() is ops.sub else view
+    return view.base
