@@ -86,12 +86,9 @@ class FillMask:
     def _without_negations(self) -> tuple[View, bool]:
         """Return the condition before logical negations, and its element at scores that are
         replaced."""
-        view, hidden = look_through(self.view, conversions="none", reach="parts"), self.hidden
+        view, hidden = look_through(self.view, reach="parts"), self.hidden
         while view.op() is ops.not_:
-            view, hidden = (
-                look_through(operand(view, 0), conversions="none", reach="parts"),
-                not hidden,
-            )
+            view, hidden = operand(view, 0, reach="parts"), not hidden
         return view, hidden
 
 

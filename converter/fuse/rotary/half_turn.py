@@ -68,8 +68,6 @@ def _match_rotate_half(view: View, context: MatchContext) -> tuple[View, JoinedH
         return None
     (b,), (a,) = (part.factors for part in parts)
     x = unite_halves(a, b, join.axis, join.interleaved)
-    return (
-        None
-        if x is None
-        else (look_through(x, conversions="none", reach="parts"), join, int(signs[1]))
-    )
+    if x is None:
+        return None
+    return look_through(x, conversions="none", reach="parts"), join, int(signs[1])

@@ -177,10 +177,7 @@ def equal_tables(
     table = _compare_tables(one, other, shape, sign)
     if table is not None:
         return table
-    one, other = (
-        look_through(one, conversions="none", reach="parts"),
-        look_through(other, conversions="none", reach="parts"),
-    )
+    one, other = (look_through(v, conversions="none", reach="parts") for v in (one, other))
     if not one.has_nested_factors():
         return None
     if one.base is other.base:
@@ -211,10 +208,7 @@ def _compare_tables(
     """
     if one is None or other is None:
         return None
-    one, other = (
-        look_through(one, conversions="none", reach="parts"),
-        look_through(other, conversions="none", reach="parts"),
-    )
+    one, other = (look_through(v, conversions="none", reach="parts") for v in (one, other))
     (bare_one, one_sign), (bare_other, other_sign) = _strip_negations(one), _strip_negations(other)
     if bare_one == bare_other and one_sign == sign * other_sign:
         return lambda editor: emit_view(editor, one, shape)
