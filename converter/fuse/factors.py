@@ -61,13 +61,11 @@ def read_factors(
     """
     reader = _FactorReader(context, conversions)
     monomial, coefficient = reader.read(look_through(view, conversions=conversions), is_root=True)
-    powers = dict(monomial)
-    counts = [(atom, int(powers.get(atom, 0))) for atom in reader.atoms]
-    return Factors(
-        coefficient,
-        tuple(atom for atom, count in counts for _ in range(count)),
-        tuple(atom for atom, count in counts for _ in range(-count)),
-    )
+    powers, factors, divisors = dict(monomial), list[View](), list[View]()
+    for atom in reader.atoms:
+        count = int(powers.get(atom, 0))
+        (factors if count > 0 else divisors).extend([atom] * abs(count))
+    return Factors(coefficient, tuple(factors), tuple(divisors))
 
 
 def factors_of(node: Node, context: MatchContext) -> Factors:
@@ -109,11 +107,11 @@ class _FactorReader:
             monomial, coefficient = self._read_operand(view, 0)
             return raise_monomial(monomial, -1), 1 / coefficient
         if is_open and op in (ops.mul, ops.div):
-            power = 1 if op is ops.mul else -1
-            (left, x), (right, y) = (self._read_operand(view, index) for index in (0, 1))
-            right = raise_monomial(right, power)
+            (left, x), (right, y) = self._read_operand(view, 0), self._read_operand(view, 1)
+            if op is ops.div:
+                right, y = raise_monomial(right, -1), 1 / y
             if not cancelled_factors(left, right):
-                return multiply_monomials(left, right), x * y**power
+                return multiply_monomials(left, right), x * y
         self.atoms.setdefault(view)
         return frozenset({(view, 1)}), 1.0
 

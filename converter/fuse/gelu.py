@@ -80,11 +80,11 @@ def _find_functions(gate: View, context: MatchContext) -> Iterator[tuple[View, G
 
     The gate is such a result, or the sum of a number and a multiple of one.
     """
-    parts = operands(gate) if gate.op() in _SUMS else []
-    terms = [read_factors(part, context).factors for part in parts if scalar(part.base) is None]
-    for factors in terms if len(terms) == 1 else [(gate,)]:
-        for form in GELU_FORMS:
-            yield from ((view, form) for view in factors if view.op() is form.op)
+    terms = operands(gate) if gate.op() in _SUMS else []
+    multiples = [term for term in terms if scalar(term.base) is None]
+    views = read_factors(multiples[0], context).factors if len(multiples) == 1 else (gate,)
+    for form in GELU_FORMS:
+        yield from ((view, form) for view in views if view.op() is form.op)
 
 
 _SUMS = (ops.add, ops.sub)

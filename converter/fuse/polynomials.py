@@ -130,6 +130,8 @@ def raise_terms(terms: Terms, power: int) -> Terms:
 
 def multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
     """Return the product of two monomials: the exponents of equal atoms are added."""
+    if not left or not right:
+        return left or right
     powers = dict(left)
     for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
@@ -143,6 +145,8 @@ def raise_monomial(monomial: Monomial, power: float) -> Monomial:
 
 def cancelled_factors(left: Monomial, right: Monomial) -> Monomial:
     """Return the factors of ``left`` of which ``right`` has powers with the opposite sign."""
+    if not left or not right:
+        return ONE
     powers = dict(right)
     return frozenset((atom, power) for atom, power in left if power * powers.get(atom, 0) < 0)
 

@@ -55,7 +55,10 @@ def look_through(
       "elements": all moves, and any view.
     - `leaves`: ids of values at which the search ends.
     """
-    while id(view.base) not in leaves:
+    # Most values are no results of moves, so that this is checked first.
+    while (node := view.base.node) is not None and node.op in _REMOVABLE:
+        if id(view.base) in leaves:
+            break
         inner = look_through_one(view, conversions=conversions, reach=reach)
         if inner is None:
             break
@@ -238,6 +241,10 @@ _OPERAND_VIEWS: dict[Op, Callable[[Node], View | None]] = {
     ops.rev: _view_rev,
     ops.reshape: _view_reshape,
 }
+
+
+_REMOVABLE = frozenset({*_OPERAND_VIEWS, ops.convert_element_type, ops.concatenate})
+"""Operations that `look_through` may remove."""
 
 
 # ----------------------------------------------------------------------------------------- slices
