@@ -17,9 +17,8 @@ from converter.ir.axes import View, view_of
 from converter.ir.dims import Dim
 from converter.ir.moves import (
     emit_view,
-    furthest_view,
+    look_through,
     view_of_concatenated_operand,
-    view_of_operand,
 )
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
@@ -237,7 +236,7 @@ def _is_in_concatenation(view: View) -> bool:
 
     Operations that only move elements may be in between.
     """
-    return view_of_concatenated_operand(_view_of_origin(view)) is not None
+    return view_of_concatenated_operand(_origin(view)) is not None
 
 
 def _spans_several_operands(view: View) -> bool:
@@ -245,15 +244,13 @@ def _spans_several_operands(view: View) -> bool:
 
     A chain of many updates would otherwise become slices of concatenations of slices.
     """
-    view = _view_of_origin(view)
+    view = _origin(view)
     return view.op() is ops.concatenate and view_of_concatenated_operand(view) is None
 
 
-def _view_of_origin(view: View) -> View:
+def _origin(view: View) -> View:
     """Return the same elements as a view of the value before all operations that only move them."""
-    while (inner := view_of_operand(view)) is not None:
-        view = inner
-    return view
+    return look_through(view, conversions="none", reach="elements")
 
 
 def _insert_part(parts: list[Part] | None, axis: int, start: int, new: Part) -> list[Part] | None:
@@ -313,11 +310,16 @@ def _emit_part(editor: Editor, piece: Part, shape: dims.Shape, axis: int, dtype:
     """
     part_shape = (*shape[:axis], piece.size, *shape[axis + 1 :])
     if isinstance(piece.source, View):
-        return emit_view(editor, furthest_view(piece.source), part_shape, dtype)
+        return emit_view(
+            editor, look_through(piece.source, conversions="none", reach="parts"), part_shape, dtype
+        )
     count = piece.size // 2
     half = (*shape[:axis], count, *shape[axis + 1 :])
     single = (*shape[:axis], count, 1, *shape[axis + 1 :])
-    halves = [emit_view(editor, furthest_view(source), half, dtype) for source in piece.source]
+    halves = [
+        emit_view(editor, look_through(source, conversions="none", reach="parts"), half, dtype)
+        for source in piece.source
+    ]
     broadcast_halves = [editor.broadcast(v, half, tuple(range(len(half)))) for v in halves]
     pairs = editor.concatenate([editor.reshape(v, single) for v in broadcast_halves], axis + 1)
     return editor.reshape(pairs, part_shape)

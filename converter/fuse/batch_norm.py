@@ -9,11 +9,11 @@ number for each channel of ``x`` [N, C, ...]. Runtimes compute the left side. Th
 
 from dataclasses import replace
 
-from converter.fuse.match import MatchContext, peel, recogniser_from
+from converter.fuse.match import MatchContext, recogniser_from
 from converter.fuse.norm import CentredValue, emit_factors_and_terms, match_centred
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.dtypes import is_float
-from converter.ir.moves import emit_view
+from converter.ir.moves import emit_view, look_through
 from converter.ir.rewrite import Editor
 
 
@@ -31,7 +31,10 @@ def match_batch_norm(node: Node, context: MatchContext) -> CentredValue | str | 
     if out.rank < 2 or not dims.is_static(out.shape[1]):
         return None
     for centre in match_centred(node, context):
-        x, second_moment = centre.x, peel(centre.quotient.second_moment, rounding=True)
+        x, second_moment = (
+            centre.x,
+            look_through(centre.quotient.second_moment, conversions="rounding"),
+        )
         is_aligned = x.axes == tuple(range(out.rank)) or (
             x.has_all_base_axes() and x.has_no_broadcast_axes(out.shape)
         )

@@ -3,29 +3,57 @@
     x/2 * (1 + erf(x / sqrt(2)))  =  x/2 * erfc(-x / sqrt(2))        = gelu(x, approximate=False)
     x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))              = gelu(x, approximate=True)
 
-The constants may be multiplied into either factor, and x may be factored out of the cubic.
+The products and the arguments of erf, erfc and tanh are compared in their normal forms, so that the
+constants and x may be multiplied in any order.
 """
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
+from converter.fuse.factors import factors_of, read_factors
 from converter.fuse.match import (
     MatchContext,
     MatchedOperation,
     emit_matched_operation,
     operand,
-    operand_orders,
+    operands,
     recogniser_from,
 )
-from converter.fuse.product_terms import Product, product, product_of
+from converter.fuse.normal_form import normal_form
+from converter.fuse.polynomials import Terms
 from converter.ir import Node, ops
-from converter.ir.axes import View
+from converter.ir.axes import View, view_of
 from converter.ir.dtypes import is_float
+from converter.ir.op import Op
 from converter.ir.scalars import scalar
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
+
+
+@dataclass(frozen=True)
+class GeluForm:
+    """A way to write GELU: ``sum(product[n] * x * f^n)`` with ``f = op(sum(argument[n] * x^n))``.
+
+    ``product`` and ``argument`` contain the coefficients by the power n.
+    """
+
+    op: Op
+    argument: dict[int, float]
+    product: dict[int, float]
+    approximate: bool = False
+
+
+GELU_FORMS = (
+    GeluForm(ops.erf, {1: SQRT_HALF}, {0: 0.5, 1: 0.5}),
+    GeluForm(ops.erfc, {1: -SQRT_HALF}, {1: 0.5}),
+    GeluForm(
+        ops.tanh, {1: SQRT_2_OVER_PI, 3: SQRT_2_OVER_PI * CUBIC}, {0: 0.5, 1: 0.5}, approximate=True
+    ),
+)
 
 
 def match_gelu(node: Node, context: MatchContext) -> MatchedOperation | None:
@@ -36,65 +64,55 @@ def match_gelu(node: Node, context: MatchContext) -> MatchedOperation | None:
     """
     if not (is_float(node.out.dtype) and context.has_operator("Gelu", node.out.dtype)):
         return None
-    parts = product_of(node, context)
+    product, parts = view_of(node.out), factors_of(node, context)
     if len(parts.factors) != 2 or parts.divisors:
         return None
     for x, gate in (parts.factors, parts.factors[::-1]):
-        approximate = _match_gate(gate, x, parts, context)
-        if approximate is not None:
-            return MatchedOperation(x, {"approximate": approximate})
+        for function, form in _find_functions(gate, context):
+            is_of_x = any(part.base is x.base for part in _iter_arithmetic(operand(function, 0)))
+            if is_of_x and _is_gelu(product, x, function, form, context):
+                return MatchedOperation(x, {"approximate": form.approximate})
     return None
 
 
-def _match_gate(gate: View, x: View, outer: Product, context: MatchContext) -> bool | None:
-    """Classify the factor ``gate`` of a product with ``x`` as a form of Phi(x).
+def _find_functions(gate: View, context: MatchContext) -> Iterator[tuple[View, GeluForm]]:
+    """Yield the result of erf, erfc or tanh in a gate, with each form of GELU that has it.
 
-    Return True for the tanh approximation, False for the exact form with erf or erfc, and None for
-    another factor. ``outer`` is the full product of ``x``, ``gate`` and a coefficient. The 1/2 of
-    Phi may be a part of ``gate`` or of the coefficient.
+    The gate is such a result, or the sum of a number and a multiple of one.
     """
-    if gate.op() is ops.erfc:
-        is_normal_cdf = outer.is_near(0.5) and _is_scaled(operand(gate, 0), x, -SQRT_HALF, context)
-        return False if is_normal_cdf else None
-    for addend, summand in operand_orders(gate) if gate.op() is ops.add else ():
-        number = scalar(addend.base)
-        inner = product(summand, context)
-        if number is None or len(inner.factors) != 1 or inner.divisors:
-            continue
-        factor = Product(outer.coefficient * float(number), slack=outer.slack)
-        op = inner.factors[0].op()
-        if not inner.is_near(float(number)) or not factor.is_near(0.5):
-            continue
-        if op is ops.erf and _is_scaled(operand(inner.factors[0], 0), x, SQRT_HALF, context):
-            return False
-        if op is ops.tanh and _is_tanh_argument(operand(inner.factors[0], 0), x, context):
-            return True
-    return None
+    terms = operands(gate) if gate.op() in _SUMS else []
+    multiples = [term for term in terms if scalar(term.base) is None]
+    views = read_factors(multiples[0], context).factors if len(multiples) == 1 else (gate,)
+    for form in GELU_FORMS:
+        yield from ((view, form) for view in views if view.op() is form.op)
 
 
-def _is_scaled(view: View, x: View, factor: float, context: MatchContext) -> bool:
-    """Return True if a value is ``factor * x``, up to the rounding of constants."""
-    parts = product(view, context)
-    return parts.factors == [x] and not parts.divisors and parts.is_near(factor)
+_SUMS = (ops.add, ops.sub)
+_ARITHMETIC = (*_SUMS, ops.mul, ops.div, ops.neg, ops.pow, ops.integer_pow, ops.square)
+DEEPEST_OPERAND = 6
+"""Largest depth of operations in the argument of a function that is searched for x."""
 
 
-def _is_tanh_argument(view: View, x: View, context: MatchContext) -> bool:
-    """Return True if a value is ``sqrt(2/pi) * (x + 0.044715 * x^3)``, also with x factored out of
-    the sum."""
-    outer = product(view, context, powers=True)
-    sums = [f for f in outer.factors if f.op() is ops.add and f != x]
-    if outer.divisors or not outer.is_near(SQRT_2_OVER_PI) or len(sums) != 1:
-        return False
-    outer_factors = outer.without(sums[0])
-    if outer_factors not in ([], [x]):
-        return False
-    terms = [product(t, context, powers=True) for t in operand_orders(sums[0])[0]]
-    linear, cubic = sorted(terms, key=lambda p: len(p.factors))
-    has_only_x = all(f == x for p in terms for f in p.factors) and not any(
-        p.divisors for p in terms
-    )
-    degrees = [len(p.factors) + len(outer_factors) for p in (linear, cubic)]
-    return has_only_x and degrees == [1, 3] and linear.is_near(1) and cubic.is_near(CUBIC)
+def _iter_arithmetic(view: View, depth: int = 0) -> Iterator[View]:
+    """Yield a value and the values from which it is computed by arithmetic."""
+    yield view
+    for part in operands(view) if depth < DEEPEST_OPERAND and view.op() in _ARITHMETIC else ():
+        yield from _iter_arithmetic(part, depth + 1)
+
+
+def _is_gelu(product: View, x: View, function: View, form: GeluForm, context: MatchContext) -> bool:
+    """Return True if ``product`` is GELU of ``x`` in this form, where ``function`` is the result of
+    erf, erfc or tanh."""
+    expected_argument: Terms = {
+        frozenset({(x, power)}): number for power, number in form.argument.items()
+    }
+    expected_product: Terms = {
+        frozenset({(x, 1), (function, power)} if power else {(x, 1)}): number
+        for power, number in form.product.items()
+    }
+    pairs = (operand(function, 0), expected_argument), (product, expected_product)
+    forms = [(normal_form(v, context, [x.base], conversions="wider"), terms) for v, terms in pairs]
+    return all(found is not None and found.is_near(terms, 1) for found, terms in forms)
 
 
 GELU = recogniser_from("Gelu", (ops.mul,), match_gelu, partial(emit_matched_operation, ops.gelu))

@@ -18,12 +18,12 @@ import numpy as np
 from jax.scipy.ndimage import map_coordinates
 
 from converter.frontend.trace import trace
-from converter.fuse.match import NearMiss, Recogniser, peel_moves, peeled_view
+from converter.fuse.match import NearMiss, Recogniser, peeled_view
 from converter.fuse.named_calls import call_order, call_results, vmap_axes
 from converter.ir import Node, Value, const, dims, formulas, ops
 from converter.ir.axes import Factor, View, view_of
 from converter.ir.dims import Dim, Shape
-from converter.ir.moves import emit_view
+from converter.ir.moves import emit_view, look_through
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import named_size, scalar
 
@@ -276,7 +276,7 @@ def _grid_sample(node: Node, editor: Editor) -> Value:
     axes = [i for i, d in enumerate(rows.shape) if i or not dims.is_same_dim(d, 1)]
     sizes = tuple(rows.shape[i] for i in axes)
     coordinates = [
-        _as_affine(peel_moves(view_of(pixels)).select_axes(axes), size)
+        _as_affine(look_through(view_of(pixels), reach="parts").select_axes(axes), size)
         for pixels, size in ((columns, width), (rows, height))
     ]
     pair = (
@@ -341,13 +341,13 @@ def _as_affine(pixels: View, size: Dim) -> AffineCoordinate:
     factor: float | Dim = 1.0
     if view.op() in (ops.add, ops.sub):
         sign = 1.0 if view.op() is ops.add else -1.0
-        first, second = (peel_moves(view.operand(index)) for index in (0, 1))
+        first, second = (look_through(view.operand(index), reach="parts") for index in (0, 1))
         if (number := scalar(second.base)) is not None:
             view, shift = first, sign * float(number)
         elif view.op() is ops.add and (number := scalar(first.base)) is not None:
             view, shift = second, float(number)
     if view.op() is ops.mul:
-        pair = [peel_moves(view.operand(index)) for index in (0, 1)]
+        pair = [look_through(view.operand(index), reach="parts") for index in (0, 1)]
         for factor_view, number_view in (pair, pair[::-1]):
             number = scalar(number_view.base)
             constant = named_size(number_view.base) if number is None else number

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from converter.fuse.factors import factors_of
 from converter.fuse.look_alikes import find_layer_norm_look_alikes, find_rms_norm_look_alikes
 from converter.fuse.match import (
     MatchContext,
@@ -20,7 +21,6 @@ from converter.fuse.match import (
     operand,
     operand_orders,
     operands,
-    peel,
     peeled_view,
     recogniser_from,
 )
@@ -31,7 +31,6 @@ from converter.fuse.norm import (
     match_centred,
     match_root_quotients,
 )
-from converter.fuse.product_terms import product_of
 from converter.fuse.statistics import (
     is_variance,
     match_mean_form,
@@ -42,7 +41,7 @@ from converter.fuse.statistics import (
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, as_group, view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import view_of_operand
+from converter.ir.moves import look_through, view_of_operand
 from converter.ir.scalars import scalar
 
 
@@ -78,7 +77,7 @@ def _explain_epsilon_outside_root(node: Node, context: MatchContext) -> str | No
 
     The structure is ``(x - mean(x)) / (sqrt(var(x)) + epsilon)``, which is no layer norm.
     """
-    parts = product_of(node, context) if node.op is ops.div else None
+    parts = factors_of(node, context) if node.op is ops.div else None
     if parts is None or len(parts.divisors) != 1 or parts.divisors[0].op() is not ops.add:
         return None
     for number, root in operand_orders(parts.divisors[0]):
@@ -99,7 +98,7 @@ def _unclipped(view: View) -> View:
 
     Conversions are also removed. The maximum has no effect, because a variance is not negative.
     """
-    view = peel(view, rounding=True)
+    view = look_through(view, conversions="rounding")
     for number, other in operand_orders(view) if view.op() is ops.max else ():
         if scalar(number.base) == 0:
             return other

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from converter.fuse.dependence import bound_scalar
+from converter.fuse.factors import read_factors
 from converter.fuse.match import (
     CARRIERS,
     DEEPEST_SEARCH,
@@ -16,12 +17,15 @@ from converter.fuse.match import (
     iter_elementwise_ancestors,
     operand,
     operands,
-    peel,
     peeled_view,
 )
-from converter.fuse.product_terms import exponent, match_scaled_sum, strip_abs
+from converter.fuse.normal_form import exponent
+from converter.fuse.polynomials import EQUAL
+from converter.fuse.reductions import match_reduction
 from converter.ir import Graph, Node, Value, dims, ops
-from converter.ir.axes import View
+from converter.ir.axes import View, view_of
+from converter.ir.moves import look_through
+from converter.ir.scalars import named_size
 
 
 def find_attention_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tuple[Node, str]]:
@@ -52,7 +56,7 @@ def _explain_weights(value: Value, exponentials: Sequence[Node]) -> str:
     ``value`` is the operand of the second product. ``exponentials`` are the exponentials and
     softmax nodes from which it is computed.
     """
-    op = peel(peeled_view(value), rounding=True).op()
+    op = look_through(view_of(value), conversions="rounding").op()
     if all(n.op is not ops.softmax for n in exponentials):
         return "its softmax is written in a way that is not known"
     return (
@@ -116,7 +120,7 @@ def _explain_root(root: Node) -> str:
     There are three: no epsilon is added under the root, the added value is no known number, or the
     norm is written in an unknown way.
     """
-    radicand = peel(peeled_view(root.inputs[0]), rounding=True)
+    radicand = look_through(view_of(root.inputs[0]), conversions="rounding")
     if radicand.op() is not ops.add:
         return "no epsilon is added within the root"
     numbers = [bound_scalar(part.base) for part in operands(radicand)]
@@ -138,7 +142,7 @@ def _find_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tupl
     for node, mean in squared:
         partner = None if mean is None else _find_partner(node, _uncentred(mean.base), readers)
         if partner is not None:
-            yield node, peel(peeled_view(partner), rounding=True).op() is ops.sub
+            yield node, look_through(view_of(partner), conversions="rounding").op() is ops.sub
 
 
 def _squared_value(variance: View, context: MatchContext) -> View | None:
@@ -148,16 +152,21 @@ def _squared_value(variance: View, context: MatchContext) -> View | None:
     or subtracted is not examined. A mean here is a sum over an axis longer than one, times a factor
     other than 1.
     """
-    variance = peel(variance, rounding=True)
+    variance = look_through(variance, conversions="rounding")
     parts = operands(variance) if variance.op() in (ops.add, ops.max) else [variance]
     for part in parts:
-        is_difference = part.op() is ops.sub
-        mean = match_scaled_sum(operand(part, 0) if is_difference else part, context)
-        if mean is None or exponent(mean.summed.view) != 2:
+        mean = operand(part, 0) if part.op() is ops.sub else part
+        product = read_factors(mean, context, conversions="rounding")
+        is_scaled = bool(product.divisors) or abs(product.coefficient - 1) > EQUAL
+        has_named_divisors = all(named_size(d.base) is not None for d in product.divisors)
+        if len(product.factors) != 1 or not has_named_divisors or not is_scaled:
             continue
-        counts = [d for d in mean.summed.sizes if not dims.is_same_dim(d, 1)]
-        if counts and not (mean.product.is_near(1) and not mean.product.divisors):
-            return strip_abs(operand(mean.summed.view, 0, rounding=True))
+        summed = match_reduction(product.factors[0], ops.reduce_sum)
+        if summed is None or exponent(summed.view) != 2:
+            continue
+        if any(not dims.is_same_dim(size, 1) for size in summed.sizes):
+            root = operand(summed.view, 0, conversions="rounding")
+            return operand(root, 0) if root.op() is ops.abs else root
     return None
 
 
@@ -194,5 +203,6 @@ def _uncentred(value: Value) -> Value:
 
     Conversions and moves are removed in both cases.
     """
-    view = peel(peeled_view(value), rounding=True)
-    return peel(operand(view, 0), rounding=True).base if view.op() is ops.sub else view.base
+    view = look_through(view_of(value), conversions="rounding")
+    view = operand(view, 0, conversions="rounding") if view.op() is ops.sub else view
+    return view.base

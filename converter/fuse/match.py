@@ -15,13 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-import jax.numpy as jnp
-
 from converter.frontend.trace import source_line
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View, view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import emit_view, furthest_view, view_of_operand
+from converter.ir.moves import Conversions, Reach, emit_view, look_through, view_of_operand
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, SupportsDtype
 
@@ -267,23 +265,29 @@ def peeled_view(value: Value) -> View:
     """Return a value as a view along its own axes, with moves and conversions to wider floats
     removed.
 
-    The base of the view is the value before those operations (see `peel`).
+    The base of the view is the value before those operations (see `look_through`).
     """
-    return peel(view_of(value))
+    return look_through(view_of(value))
 
 
-def operand(view: View, index: int, *, rounding: bool = False) -> View:
+def operand(
+    view: View, index: int, *, conversions: Conversions = "wider", reach: Reach = "axes"
+) -> View:
     """Return operand ``index`` of the elementwise node that computes the view's base.
 
-    The result is peeled (see `peel`, also for ``rounding``) and has the axes of ``view``.
+    The result has the axes of ``view``. It is a view of an earlier value (`look_through`, also for
+    the options).
     """
-    return peel(view.operand(index), rounding=rounding)
+    return look_through(view.operand(index), conversions=conversions, reach=reach)
 
 
-def operands(view: View) -> list[View]:
-    """Return all operands of the elementwise node that computes the view's base, as peeled views
-    with the axes of ``view``."""
-    return [operand(view, i) for i in range(len(view.node().inputs))]
+def operands(
+    view: View, *, conversions: Conversions = "wider", reach: Reach = "axes"
+) -> list[View]:
+    """Return all operands of the elementwise node that computes the view's base, each as by
+    `operand`."""
+    indices = range(len(view.node().inputs))
+    return [operand(view, i, conversions=conversions, reach=reach) for i in indices]
 
 
 def operand_orders(view: View) -> tuple[tuple[View, View], tuple[View, View]]:
@@ -293,82 +297,14 @@ def operand_orders(view: View) -> tuple[tuple[View, View], tuple[View, View]]:
     return (left, right), (right, left)
 
 
-def peel(view: View, *, rounding: bool = False) -> View:
-    """Return the same elements as a view of an earlier value, as far back as possible.
-
-    Transposes, broadcasts, reshapes that add or remove axes of size one, and conversions to a wider
-    float are removed. If ``rounding`` is true, conversions to a narrower float of at least 16 bits
-    are also removed. This is used for intermediate results, because their precision is determined
-    by the fused operator. The result is ``view`` itself if there is nothing to remove.
-    """
-    while (inner := skip_one_move(view, rounding=rounding)) is not None and inner.has_full_axes:
-        view = inner
-    return view
-
-
-def skip_one_move(view: View, *, rounding: bool = False) -> View | None:
-    """Return the same elements as a view of the operand of one move: a transpose, broadcast,
-    reshape or conversion.
-
-    A conversion must be from a float to a wider float, or with ``rounding`` to a float of at least
-    16 bits. Return None for other conversions, if no move computes the base of ``view``, or if no
-    view expresses the reshape.
-    """
-    node = view.base.node
-    if node is None or node.op not in PEELED:
-        return None
-    if node.op is not ops.convert_element_type:
-        return view_of_operand(view)
-    is_passed = has_ignorable_rounding(node) and (rounding or _widens(node))
-    return view._replace(base=node.inputs[0]) if is_passed else None
-
-
-def peel_moves(view: View) -> View:
-    """Return the same elements as a view of the earliest value from which they are only moved or
-    widened.
-
-    The view is followed back through conversions to a wider float, transposes, broadcasts,
-    reshapes, slices and reversals. A concatenation is followed to the operand that has all elements
-    of the view; if no operand has all of them, the search ends. It also ends where `emit_view`
-    could not compute the view. Because slices are followed, the result may be a view of a part of
-    its base.
-    """
-    while True:
-        view = furthest_view(view)
-        wider = skip_one_move(view) if view.op() is ops.convert_element_type else None
-        if wider is None:
-            return view
-        view = wider
-
-
-PEELED = frozenset({ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape})
-
-
 def is_only_read_through(value: Value, base: Value, context: MatchContext) -> bool:
     """Return True if ``value``, ``base`` and each value between them is read exactly once.
 
-    ``base`` is an ancestor of ``value`` through first operands, as after `peel`.
+    ``base`` is an ancestor of ``value`` through first operands, as after `look_through`.
     """
     while context.single_use(value) and value is not base and value.node is not None:
         value = value.node.inputs[0]
     return value is base and context.single_use(base)
-
-
-def has_ignorable_rounding(node: Node) -> bool:
-    """Return True if a conversion is from a float to a float and its rounding may be ignored.
-
-    ``node`` is the conversion. Return False if one of the dtypes is no float. Return False also for
-    a float of 8 bits that is not wider than the operand's dtype. That is a quantisation, whose
-    rounding is intended.
-    """
-    source, target = node.inputs[0].dtype, node.out.dtype
-    floats = all(jnp.issubdtype(d, jnp.floating) for d in (source, target))
-    return floats and (target.itemsize > 1 or _widens(node))
-
-
-def _widens(node: Node) -> bool:
-    """Return True if the output of a node has more bytes per element than its first input."""
-    return node.inputs[0].dtype.itemsize < node.out.dtype.itemsize
 
 
 def match_repeated_axis(view: View) -> tuple[View, int] | None:
@@ -386,7 +322,7 @@ def match_repeated_axis(view: View) -> tuple[View, int] | None:
     (axis,) = merged
     first, second = inner.groups[axis]
     groups = (*inner.groups[:axis], (first,), (second,), *inner.groups[axis + 1 :])
-    peeled = peel(inner._replace(groups=groups))
+    peeled = look_through(inner._replace(groups=groups))
     is_repeat = peeled.has_full_axes and peeled.axes[axis + 1] is None
     return (peeled, axis) if is_repeat else None
 

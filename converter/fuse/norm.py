@@ -12,7 +12,7 @@ Programs compute centred values in two ways. Keras uses the second one for all o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TypeAlias
@@ -22,8 +22,8 @@ import numpy as np
 
 from converter.fuse import magnitudes
 from converter.fuse.dependence import bound_scalar, record_scalar_fact
+from converter.fuse.factors import Factors, factors_of, read_factors
 from converter.fuse.match import MatchContext, operand, operand_orders, operands
-from converter.fuse.product_terms import Product, product, product_of
 from converter.ir import Node, Value, const, ops
 from converter.ir.axes import View, view_of
 from converter.ir.dims import Shape
@@ -46,13 +46,11 @@ class RootQuotient:
 
     second_moment: View
     epsilon: Value
-    numerator: Product
+    numerator: Factors
 
     def without(self, factor: View) -> RootQuotient:
         """Return the same quotient with one factor less in the numerator."""
-        return replace(
-            self, numerator=Product(self.numerator.coefficient, self.numerator.without(factor))
-        )
+        return replace(self, numerator=self.numerator.without(factor))
 
     def as_attribute(self, editor: Editor) -> float:
         """Return the epsilon as a number, and record that the rewrite relies on this number."""
@@ -116,11 +114,11 @@ def match_root_quotients(node: Node, context: MatchContext) -> Iterator[RootQuot
     An example is ``x * rsqrt(var + eps)``. ``node`` is the last multiplication or division. The
     second moment is not examined.
     """
-    parts = product_of(node, context)
+    parts = factors_of(node, context)
     return match_quotients_by_root(parts, node.out.dtype)
 
 
-def match_quotients_by_root(parts: Product, dtype: np.dtype) -> Iterator[RootQuotient]:
+def match_quotients_by_root(parts: Factors, dtype: np.dtype) -> Iterator[RootQuotient]:
     """Yield every way to see a product as another product divided by a deviation.
 
     A deviation is ``sqrt(v + eps)`` as a divisor, or ``rsqrt(v + eps)`` or a power as a factor,
@@ -136,14 +134,13 @@ def match_quotients_by_root(parts: Product, dtype: np.dtype) -> Iterator[RootQuo
         inverses = roots if len(parts.divisors) == 1 else []
     is_real = jnp.issubdtype(dtype, jnp.floating)
     for inverse in inverses if is_real and is_in_normal_range(parts.coefficient, dtype) else ():
-        factors = parts.factors if parts.divisors else parts.without(inverse)
-        numerator = Product(parts.coefficient, factors)
+        numerator = replace(parts, divisors=()) if parts.divisors else parts.without(inverse)
         radicand = operand(inverse, 0)
         for number, second_moment in operand_orders(radicand) if radicand.op() is ops.add else ():
             epsilon = bound_scalar(number.base)
             if epsilon is None or not _is_attribute(float(epsilon), dtype):
                 continue
-            if _is_order_free(parts, factors, dtype):
+            if _is_order_free(numerator, dtype):
                 yield RootQuotient(second_moment, number.base, numerator)
 
 
@@ -161,14 +158,13 @@ def _is_attribute(number: float, dtype: np.dtype) -> bool:
     return dtype != np.float64 or float(np.float32(number)) == number
 
 
-def _is_order_free(parts: Product, factors: Sequence[View], dtype: np.dtype) -> bool:
+def _is_order_free(numerator: Factors, dtype: np.dtype) -> bool:
     """Return True if the order of the multiplications makes no difference.
 
-    ``factors`` are the factors of the numerator of ``parts``. In float16, whether a product
-    overflows may depend on the order of its factors. At most one factor or coefficient besides the
-    normed value is therefore allowed.
+    In float16, whether a product overflows may depend on the order of its factors. At most one
+    factor or coefficient besides the normed value is therefore allowed.
     """
-    other_factors = len(factors) - 1 + (parts.coefficient != 1)
+    other_factors = len(numerator.factors) - 1 + (numerator.coefficient != 1)
     return dtype.name != "float16" or other_factors <= 1
 
 
@@ -258,27 +254,22 @@ def _match_signed_pair(
     first, second = (_signed_product(term, context) for term in (scaled_x, scaled_mean))
     shared = Counter(first.factors) & Counter(second.factors)
     own_factors = [list((Counter(parts.factors) - shared).elements()) for parts in (first, second)]
-    is_comparable = first.divisors == second.divisors and first.coefficient != 0
-    if not is_comparable or any(len(factors) != 1 for factors in own_factors):
+    if first.divisors != second.divisors or any(len(factors) != 1 for factors in own_factors):
         return
-    common = Product(first.coefficient, [], list(first.divisors))
+    common = Factors(first.coefficient, divisors=first.divisors)
     for factor in shared.elements():
-        inner = product(factor, context)
-        common.coefficient *= inner.coefficient
-        common.factors += inner.factors
-        common.divisors += inner.divisors
+        common = common.multiply(read_factors(factor, context))
     weight = -second.coefficient / first.coefficient
     for quotient in match_quotients_by_root(common, node.out.dtype):
         moved = tuple(factor.base for factor in quotient.numerator.factors)
         yield CentredValue(own_factors[0][0], own_factors[1][0], weight, quotient, terms, moved)
 
 
-def _signed_product(term: NormTerm, context: MatchContext) -> Product:
+def _signed_product(term: NormTerm, context: MatchContext) -> Factors:
     """Return a term as a product, with a negative coefficient if the term is subtracted."""
     sign, view = term
-    parts = product(view, context)
-    parts.coefficient *= -1 if sign is ops.sub else 1
-    return parts
+    parts = read_factors(view, context)
+    return replace(parts, coefficient=-parts.coefficient) if sign is ops.sub else parts
 
 
 # ------------------------------------------------------------------------------------------ writing

@@ -18,48 +18,41 @@ necessary if the emitted operator computes the value itself.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import jax.numpy as jnp
 
 from converter.fuse import magnitudes
-from converter.fuse.match import MatchContext, operand, skip_one_move
-from converter.fuse.product_terms import EQUAL, exponent
-from converter.ir import Value, dims, ops
+from converter.fuse.match import MatchContext, operand
+from converter.fuse.polynomials import (
+    EQUAL,
+    ONE,
+    Inner,
+    Monomial,
+    Terms,
+    add_terms,
+    all_views,
+    cancelled_factors,
+    find_views,
+    multiply_monomials,
+    multiply_terms,
+    raise_monomial,
+    size_terms,
+    sum_monomial,
+    without_signs,
+)
+from converter.ir import Value, ops
 from converter.ir.axes import View, view_of
-from converter.ir.dims import Dim
+from converter.ir.moves import Conversions, Reach, look_through
 from converter.ir.scalars import named_size, scalar
 
+SUM_MARGIN = 4.0
+"""Largest factor by which the relative error of constants grows where terms of a variance cancel.
 
-class Sum(NamedTuple):
-    """Sum of a monomial along the last axes of its views. ``sizes`` are the sizes of these axes."""
-
-    monomial: Monomial
-    sizes: tuple[Dim, ...]
-
-
-class Inner(NamedTuple):
-    """Polynomial that is the base of a power with a negative or fractional exponent.
-
-    ``terms`` are its monomials with their coefficients.
-    """
-
-    terms: frozenset[tuple[Monomial, float]]
-
-
-Atom: TypeAlias = "View | Sum | Inner | str"
-"""A string is the name of a size."""
-
-Monomial: TypeAlias = "frozenset[tuple[Atom, float]]"
-"""Atoms with their exponents, which are integers or halves."""
-
-Terms: TypeAlias = "dict[Monomial, float]"
-"""Nonzero coefficients by their monomials."""
-
-ONE: Monomial = frozenset()
+Example: ``-2/n^2 + 1/n^2`` has three times the error of 1/n^2.
+"""
 
 MAX_TERMS = 64
 """Largest number of monomials of a normal form."""
@@ -86,155 +79,41 @@ class NormalForm:
         difference."""
         return all(magnitudes.may_move(view.base, context, allow_zero=True) for view in self.moved)
 
-    def is_near(self, terms: Mapping[Monomial, float]) -> bool:
+    def is_near(self, terms: Mapping[Monomial, float], margin: float = SUM_MARGIN) -> bool:
         """Return True if the polynomial has these coefficients by monomial, up to the rounding of
-        constants."""
+        constants.
+
+        The relative error of a coefficient may be ``margin`` times that of its constants.
+        """
         if self.terms.keys() != terms.keys():
             return False
-        return all(self.has_coefficient(monomial, number) for monomial, number in terms.items())
-
-    def has_coefficient(self, monomial: Monomial, number: float) -> bool:
-        """Return True if a monomial has this coefficient, up to the rounding of constants."""
-        difference = abs(self.terms.get(monomial, 0.0) - number)
-        return difference <= (EQUAL + 4 * self.slack) * abs(number)
+        return all(
+            abs(self.terms[monomial] - number) <= (EQUAL + margin * self.slack) * abs(number)
+            for monomial, number in terms.items()
+        )
 
 
 def normal_form(
-    view: View, context: MatchContext, leaves: Sequence[Value] = ()
+    view: View,
+    context: MatchContext,
+    leaves: Sequence[Value] = (),
+    *,
+    conversions: Conversions = "rounding",
+    reach: Reach = "axes",
 ) -> NormalForm | None:
     """Return a value as a polynomial, or None if it would have more than `MAX_TERMS` terms.
 
     Arithmetic, roots, powers and sums of floats are taken apart, up to a depth of `MAX_DEPTH`
     operations. All other values are atoms of the polynomial. ``leaves`` are further values that are
-    atoms, even if they are results of arithmetic.
+    atoms, even if they are results of arithmetic. ``conversions`` and ``reach`` select the
+    conversions and moves between the operations that are skipped, as in `look_through`.
     """
-    key = normal_form, view, tuple(map(id, leaves))
+    key = normal_form, view, tuple(map(id, leaves)), conversions, reach
     if key not in context.memo:
-        context.memo[key] = _Reader({id(value) for value in leaves}).of(view, MAX_DEPTH)
+        reader = _Reader({id(value) for value in leaves}, conversions, reach)
+        context.memo[key] = reader.of(view, MAX_DEPTH)
     form: NormalForm | None = context.memo[key]
     return form
-
-
-def count_terms(sizes: Iterable[Dim]) -> Terms:
-    """Return the product of these sizes as a polynomial over the names of sizes.
-
-    Example: ``(2, n)`` gives ``2 * n``.
-    """
-    total: Terms = {ONE: 1.0}
-    for size in sizes:
-        total = multiply_terms(total, size_terms(size))
-    return total
-
-
-def size_terms(dim: Dim) -> Terms:
-    """Return one dimension as a polynomial over the names of sizes.
-
-    Example: ``2 * n + 1`` has the monomials ``n`` and 1. Another function of sizes, such as a floor
-    division, is one atom.
-    """
-    if dims.is_static(dim):
-        return {ONE: float(dim)} if dim else {}
-
-    def leaf(part: str | int) -> Terms:
-        return {ONE: float(part)} if isinstance(part, int) else {frozenset({(part, 1)}): 1.0}
-
-    def apply(name: str, parts: list[Terms]) -> Terms:
-        if name in ("add", "sub") and len(parts) == 2:
-            return _add_terms(parts[0], parts[1], 1 if name == "add" else -1)[0]
-        if name == "mul":
-            return multiply_terms(*parts)
-        if name == "neg":
-            return {monomial: -number for monomial, number in parts[0].items()}
-        if name == "pow" and parts[1].keys() == {ONE}:
-            return raise_terms(parts[0], int(parts[1][ONE]))
-        return {frozenset({(f"{name}({parts})", 1)}): 1.0}
-
-    return dims.fold_dims(dim, leaf, apply)
-
-
-# ------------------------------------------------------------------------------------- polynomials
-
-
-def _add_terms(left: Terms, right: Terms, sign: float = 1.0) -> tuple[Terms, list[Monomial]]:
-    """Return ``left + sign * right``, and the monomials that cancel."""
-    result, cancelled = dict(left), list[Monomial]()
-    for monomial, number in right.items():
-        previous = result.get(monomial, 0.0)
-        total = previous + sign * number
-        result[monomial] = total
-        if abs(total) <= EQUAL * max(abs(previous), abs(number)):
-            del result[monomial]
-            cancelled.append(monomial)
-    return result, cancelled
-
-
-def multiply_terms(left: Terms, right: Terms) -> Terms:
-    """Return the product of two polynomials."""
-    result: Terms = {}
-    for a, x in left.items():
-        for b, y in right.items():
-            result, _ = _add_terms(result, {_multiply_monomials(a, b): x * y})
-    return result
-
-
-def raise_terms(terms: Terms, power: int) -> Terms:
-    """Return a polynomial to the power of an integer.
-
-    A negative power of a polynomial that is zero or has several monomials is a single atom
-    (`Inner`).
-    """
-    if power < 0 and len(terms) != 1:
-        return {frozenset({(Inner(frozenset(terms.items())), power)}): 1.0}
-    if power < 0:
-        ((monomial, number),) = terms.items()
-        return {
-            frozenset((atom, power * atom_power) for atom, atom_power in monomial): number**power
-        }
-    result: Terms = {ONE: 1.0}
-    for _ in range(power):
-        result = multiply_terms(result, terms)
-    return result
-
-
-def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
-    """Return the product of two monomials: the exponents of equal atoms are added."""
-    powers = dict(left)
-    for atom, power in right:
-        powers[atom] = powers.get(atom, 0) + power
-    return frozenset((atom, power) for atom, power in powers.items() if power)
-
-
-def _cancelled_factors(left: Monomial, right: Monomial) -> Monomial:
-    """Return the factors of ``left`` that are cancelled by their inverses in ``right``."""
-    return frozenset(factor for factor in left if (factor[0], -factor[1]) in right)
-
-
-def _without_signs(monomial: Monomial) -> Monomial:
-    """Return the monomial with absolute values in even powers replaced by their operands."""
-    result: Monomial = ONE
-    for atom, power in monomial:
-        is_even = isinstance(atom, View) and atom.op() is ops.abs and power % 2 == 0
-        inner = operand(atom, 0) if is_even and isinstance(atom, View) else atom
-        result = _multiply_monomials(result, frozenset({(inner, power)}))
-    return result
-
-
-def find_views(monomial: Monomial) -> set[View]:
-    """Return all views in a monomial, including those in sums and powers."""
-    views = set[View]()
-    for atom, _ in monomial:
-        if isinstance(atom, View):
-            views.add(atom)
-        elif isinstance(atom, Sum):
-            views |= find_views(atom.monomial)
-        elif isinstance(atom, Inner):
-            views |= {view for inner, _ in atom.terms for view in find_views(inner)}
-    return views
-
-
-def _all_views(terms: Terms) -> set[View]:
-    """Return all views in a polynomial."""
-    return {view for monomial in terms for view in find_views(monomial)}
 
 
 # ------------------------------------------------------------------------------------------ values
@@ -243,24 +122,22 @@ def _all_views(terms: Terms) -> set[View]:
 class _Reader:
     """Reader of values as polynomials. It caches the results.
 
-    ``leaves`` are the ids of the values that are always atoms.
+    ``leaves`` are the ids of the values that are always atoms. ``conversions`` and ``reach`` are as
+    in `look_through`.
     """
 
-    def __init__(self, leaves: set[int]) -> None:
-        self.leaves = leaves
+    def __init__(self, leaves: set[int], conversions: Conversions, reach: Reach) -> None:
+        self.leaves, self.conversions, self.reach = leaves, conversions, reach
         self.seen: dict[View, NormalForm | None] = {}
 
     def of(self, view: View, depth: int) -> NormalForm | None:
         """Return the normal form of a view, or None if it has too many terms.
 
-        Operations are followed up to ``depth``; the values below them are atoms. Moves and
-        conversions of floats are skipped.
+        Operations are followed up to ``depth``; the values below them are atoms.
         """
-        while id(view.base) not in self.leaves:
-            inner = skip_one_move(view, rounding=True)
-            if inner is None or not inner.has_full_axes:
-                break
-            view = inner
+        view = look_through(
+            view, conversions=self.conversions, reach=self.reach, leaves=self.leaves
+        )
         if view not in self.seen:
             self.seen[view] = self._of(view, depth)
         return self.seen[view]
@@ -289,7 +166,7 @@ class _Reader:
             if op in (ops.add, ops.sub):
                 return _add_forms(one, other, 1.0 if op is ops.add else -1.0)
             return _multiply_forms(one, other if op is ops.mul else _raise_form(other, -1))
-        power = _exponent(view)
+        power = _half_exponent(view)
         return _raise_form(self._operand(view, 0, depth), power) if power else _atom_form(view)
 
     def _operand(self, view: View, index: int, depth: int) -> NormalForm | None:
@@ -315,12 +192,12 @@ class _Reader:
         terms: Terms = {}
         moved = set(form.moved)
         for monomial, number in form.terms.items():
-            outer_factors, inner_sums = _sum_monomial(monomial, sizes, rank)
+            outer_factors, inner_sums = sum_monomial(monomial, sizes, rank)
             moved |= find_views(outer_factors)
             for inner_monomial, multiplicity in inner_sums.items():
-                terms, cancelled = _add_terms(
+                terms, cancelled = add_terms(
                     terms,
-                    {_multiply_monomials(outer_factors, inner_monomial): number * multiplicity},
+                    {multiply_monomials(outer_factors, inner_monomial): number * multiplicity},
                 )
                 moved |= {view for monomial in cancelled for view in find_views(monomial)}
         return NormalForm(terms, frozenset(moved), form.slack)
@@ -330,16 +207,28 @@ _ROOTS = {ops.sqrt: 0.5, ops.rsqrt: -0.5}
 
 
 def _constant_form(view: View) -> NormalForm | None:
-    """Return the polynomial of a finite constant number or a named size, or None for other
-    values."""
+    """Return the polynomial of a constant number that is not huge or tiny, or of a named size.
+
+    Return None for other values.
+    """
     number, size = scalar(view.base), named_size(view.base)
     if size is not None:
         return NormalForm(size_terms(size))
-    if number is None or isinstance(number, bool) or not math.isfinite(number):
+    if number is None or isinstance(number, bool) or not is_joinable(number):
         return None
     rounds = jnp.issubdtype(view.base.dtype, jnp.floating) and number != int(number)
     slack = float(jnp.finfo(view.base.dtype).eps) if rounds else 0.0
     return NormalForm({ONE: float(number)} if number else {}, slack=slack)
+
+
+def is_joinable(number: float) -> bool:
+    """Return True if a constant may be multiplied with others in advance, so that no order
+    overflows: it is zero, or from 1/`LARGEST_NUMBER` to `LARGEST_NUMBER` in absolute value."""
+    return number == 0 or 1 / LARGEST_NUMBER <= abs(number) <= LARGEST_NUMBER
+
+
+LARGEST_NUMBER = 2.0**60
+"""Numbers up to this one, and down to its inverse, are multiplied with each other in advance."""
 
 
 def _atom_form(view: View) -> NormalForm:
@@ -347,7 +236,20 @@ def _atom_form(view: View) -> NormalForm:
     return NormalForm({frozenset({(view, 1)}): 1.0})
 
 
-def _exponent(view: View) -> float:
+def exponent(view: View) -> int:
+    """Return n if the view is the n-th power of its operand for a constant integer n, otherwise 0.
+
+    n may be negative. Products and reciprocals by division are no powers.
+    """
+    if view.op() is ops.square:
+        return 2
+    if view.op() is ops.pow:
+        number = scalar(operand(view, 1).base)
+        return int(number) if number is not None and float(number).is_integer() else 0
+    return int(view.node().params["y"]) if view.op() is ops.integer_pow else 0
+
+
+def _half_exponent(view: View) -> float:
     """Return the exponent if a view is a power with an integer or half-integer exponent from -4 to
     4.
 
@@ -372,7 +274,7 @@ def _add_forms(left: NormalForm | None, right: NormalForm | None, sign: float) -
     """Return ``left + sign * right``, or None if there are too many terms."""
     if left is None or right is None or len(left.terms) + len(right.terms) > MAX_TERMS:
         return None
-    terms, cancelled = _add_terms(left.terms, right.terms, sign)
+    terms, cancelled = add_terms(left.terms, right.terms, sign)
     moved = (
         left.moved | right.moved | {view for monomial in cancelled for view in find_views(monomial)}
     )
@@ -387,15 +289,15 @@ def _multiply_forms(first: NormalForm | None, second: NormalForm | None) -> Norm
     for form, factor in ((first, second), (second, first)):
         if len(form.terms) != 1:
             # The factor is multiplied into every term, or is lost if there are no terms.
-            moved |= _all_views(factor.terms)
+            moved |= all_views(factor.terms)
     for left, right in itertools.product(first.terms, second.terms):
-        moved |= find_views(_cancelled_factors(left, right))
+        moved |= find_views(cancelled_factors(left, right))
     terms = multiply_terms(first.terms, second.terms)
     signless: Terms = {}
     for monomial, number in terms.items():
-        signless, _ = _add_terms(signless, {_without_signs(monomial): number})
+        signless, _ = add_terms(signless, {without_signs(monomial): number})
     if len(signless) < len(first.terms) * len(second.terms):
-        moved |= _all_views(first.terms) | _all_views(second.terms)
+        moved |= all_views(first.terms) | all_views(second.terms)
     return NormalForm(signless, moved, first.slack + second.slack)
 
 
@@ -417,9 +319,10 @@ def _raise_form(form: NormalForm | None, power: float) -> NormalForm | None:
         ((monomial, number),) = form.terms.items()
         # The product of an atom and its inverse is removed later, although it is not one if the
         # atom is zero or infinite.
-        inverted = frozenset((atom, atom_power * power) for atom, atom_power in monomial)
         moved = form.moved | find_views(monomial)
-        return NormalForm({inverted: number**power}, moved, abs(power) * form.slack)
+        return NormalForm(
+            {raise_monomial(monomial, power): number**power}, moved, abs(power) * form.slack
+        )
     inner = Inner(frozenset(form.terms.items()))
     return NormalForm({frozenset({(inner, power)}): 1.0}, form.moved, form.slack)
 
@@ -438,94 +341,3 @@ def summed_view(view: View) -> View | None:
         source,
         (*(None if axis is None else remaining_axes[axis] for axis in view.axes), *summed_axes),
     )
-
-
-def _sum_monomial(monomial: Monomial, sizes: Sequence[Dim], rank: int) -> tuple[Monomial, Terms]:
-    """Return the sum of a monomial along its axes from ``rank`` on, as two factors.
-
-    The first factor is a monomial of the views that do not vary along these axes, without these
-    axes. The second is the sum of the other views, as a polynomial. If nothing varies along one of
-    the axes, its size is a factor of the polynomial. ``sizes`` are the sizes of the axes.
-    """
-    summed_axes = range(rank, rank + len(sizes))
-    varying = frozenset(f for f in monomial if any(_varies(f[0], axis) for axis in summed_axes))
-    along_axes = [a for a in summed_axes if any(_varies(atom, a) for atom, _ in varying)]
-    constant_axes = [a for a in summed_axes if a not in along_axes]
-    outer_factors = _drop_axes(monomial - varying, summed_axes)
-    total = count_terms(sizes[axis - rank] for axis in constant_axes)
-    if not varying:
-        return outer_factors, total
-    inner, summed = _drop_axes(varying, constant_axes), tuple(sizes[a - rank] for a in along_axes)
-    atom = _merge_sums(Sum(inner, summed), rank)
-    return outer_factors, {
-        _multiply_monomials(size_monomial, frozenset({(atom, 1)})): n
-        for size_monomial, n in total.items()
-    }
-
-
-def _merge_sums(total: Sum, rank: int) -> Sum:
-    """Return a sum of a sum as one sum.
-
-    The order of the summed axes of the result depends only on the views in it. ``rank`` is the
-    number of logical axes before the summed axes. A sum of anything else is only brought into this
-    order.
-    """
-    factors = [*total.monomial]
-    if len(factors) == 1 and isinstance(factors[0][0], Sum) and factors[0][1] == 1:
-        inner = factors[0][0]
-        total = Sum(inner.monomial, (*total.sizes, *inner.sizes))
-    views = sorted(find_views(total.monomial), key=lambda view: (id(view.base), str(view.groups)))
-    axis_numbers = range(len(total.sizes))
-    order = sorted(axis_numbers, key=lambda i: str([view.groups[rank + i] for view in views]))
-    axis_order = [*range(rank), *(rank + i for i in order)]
-    return Sum(_permute_axes(total.monomial, axis_order), tuple(total.sizes[i] for i in order))
-
-
-def _varies(atom: Atom, axis: int) -> bool:
-    """Return True if the elements of an atom may differ along a logical axis of the views in it.
-
-    A view varies unless it repeats the same elements along the axis. A sum or an `Inner` varies if
-    one of its atoms does. The name of a size never does.
-    """
-    if isinstance(atom, View):
-        return bool(atom.groups[axis])
-    if isinstance(atom, Sum):
-        return any(_varies(inner, axis) for inner, _ in atom.monomial)
-    if isinstance(atom, Inner):
-        return any(_varies(inner, axis) for monomial, _ in atom.terms for inner, _ in monomial)
-    return False
-
-
-def _drop_axes(monomial: Monomial, axes: Iterable[int]) -> Monomial:
-    """Return the monomial with these logical axes removed from its views. The views must not vary
-    along these axes."""
-    dropped = {*axes}
-
-    def drop(atom: Atom) -> Atom:
-        if isinstance(atom, View):
-            return atom.select_axes([i for i in range(len(atom.groups)) if i not in dropped])
-        if isinstance(atom, Sum):
-            return Sum(_drop_axes(atom.monomial, dropped), atom.sizes)
-        if isinstance(atom, Inner):
-            return Inner(frozenset((_drop_axes(m, dropped), number) for m, number in atom.terms))
-        return atom
-
-    return frozenset((drop(atom), power) for atom, power in monomial)
-
-
-def _permute_axes(monomial: Monomial, order: Sequence[int]) -> Monomial:
-    """Return the monomial with the first ``len(order)`` logical axes of all its views permuted.
-
-    Axis i of a new view is axis ``order[i]`` of the old one. The axes after these keep their order.
-    """
-
-    def take(atom: Atom) -> Atom:
-        if isinstance(atom, View):
-            return atom.select_axes([*order, *range(len(order), len(atom.groups))])
-        if isinstance(atom, Sum):
-            return Sum(_permute_axes(atom.monomial, order), atom.sizes)
-        if isinstance(atom, Inner):
-            return Inner(frozenset((_permute_axes(m, order), number) for m, number in atom.terms))
-        return atom
-
-    return frozenset((take(atom), power) for atom, power in monomial)

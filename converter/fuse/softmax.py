@@ -10,18 +10,19 @@ where ``s = x - max(x)``. The sum may leave out elements whose ``x`` is -inf, as
 import math
 from functools import partial
 
+from converter.fuse.factors import factors_of
 from converter.fuse.match import (
     MatchContext,
     MatchedOperation,
     emit_matched_operation,
     operand,
     operands,
-    peel,
     recogniser_from,
 )
-from converter.fuse.product_terms import match_reduction, product_of, reduction_axes
+from converter.fuse.reductions import match_reduction, reduction_axes
 from converter.ir import Node, ops
 from converter.ir.axes import View, view_of
+from converter.ir.moves import look_through
 from converter.ir.scalars import scalar
 
 
@@ -72,7 +73,7 @@ def _match_exp_of_log_softmax(view: View) -> MatchedOperation | None:
     if view.op() is not ops.log_softmax or not view.has_all_base_axes():
         return None
     node = view.node()
-    x = peel(view._replace(base=node.inputs[0]))
+    x = look_through(view._replace(base=node.inputs[0]))
     return (
         MatchedOperation(x, {"axis": view.axes.index(node.params["axis"])})
         if x.has_all_base_axes()
@@ -88,7 +89,7 @@ def _match_quotient(node: Node, context: MatchContext) -> tuple[View | None, Vie
     """
     if not any(v.producer_if(ops.exp) for v in node.inputs):
         return None, None
-    parts = product_of(node, context)
+    parts = factors_of(node, context)
     is_quotient = len(parts.factors) == len(parts.divisors) == 1 and parts.coefficient == 1
     return (parts.factors[0], parts.divisors[0]) if is_quotient else (None, None)
 

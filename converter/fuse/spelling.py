@@ -27,7 +27,7 @@ from converter.fuse.match import (
     recogniser_rules,
 )
 from converter.fuse.patterns import pattern_graph
-from converter.fuse.product_terms import EQUAL
+from converter.fuse.polynomials import EQUAL
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.activation_row import ActivationForm
 from converter.ir.axes import View, view_of

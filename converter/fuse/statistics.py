@@ -4,16 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from converter.fuse.match import MatchContext
-from converter.fuse.normal_form import (
-    NormalForm,
-    Sum,
-    Terms,
-    count_terms,
-    multiply_terms,
-    normal_form,
-    raise_terms,
-)
-from converter.fuse.product_terms import ReducedValue
+from converter.fuse.normal_form import NormalForm, normal_form
+from converter.fuse.polynomials import Sum, Terms, count_terms, multiply_terms, raise_terms
+from converter.fuse.reductions import ReducedValue
 from converter.ir import Value
 from converter.ir.axes import View
 

@@ -1,13 +1,14 @@
 """Views of operations that only move elements, and operations that compute a view."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from converter.ir import dims, ops
 from converter.ir.axes import Factor, Group, View, as_group, is_forward, view_of
 from converter.ir.dims import Dim, Shape
+from converter.ir.dtypes import is_float
 from converter.ir.nodes import Graph, Node, Value
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
@@ -26,19 +27,96 @@ def view_of_operand(view: View) -> View | None:
     return None if inner is None else view.compose(inner)
 
 
-def furthest_view(view: View) -> View:
-    """Return the same elements as a view of the earliest value from which `emit_view` can compute
-    them.
+Conversions: TypeAlias = Literal["none", "wider", "rounding"]
+Reach: TypeAlias = Literal["axes", "factors", "parts", "elements"]
 
-    The search goes back through operations that only move elements. It goes through a concatenation
-    if one of its operands has all the elements. It stops before the first view that is not writable
-    (`View.has_nested_factors`). Return ``view`` itself if there is no other one.
+
+def look_through(
+    view: View,
+    *,
+    conversions: Conversions = "wider",
+    reach: Reach = "axes",
+    leaves: Container[int] = (),
+) -> View:
+    """Return the same elements as a view of an earlier value, as far back as possible.
+
+    Return ``view`` itself if there is nothing to remove.
+
+    **Arguments**
+
+    - `conversions`: the conversions that are removed. "none": none. "wider": conversions from a
+      float to a wider float. "rounding": also those to a narrower float of at least 16 bits. This
+      is used for intermediate results, because their precision is determined by the fused operator.
+    - `reach`: the moves that are removed, and the views at which the search ends.
+      "axes": transposes, broadcasts and reshapes; each axis of the result is a full axis of its
+      base (`View.has_full_axes`). "factors": the same moves; reshapes may split and merge axes.
+      "parts": all moves, and concatenations of which one operand has all elements; the result may
+      be a part of its base, and `emit_view` can compute it (`View.has_nested_factors`).
+      "elements": all moves, and any view.
+    - `leaves`: ids of values at which the search ends.
     """
-    while (
-        inner := view_of_concatenated_operand(view) or view_of_operand(view)
-    ) is not None and inner.has_nested_factors():
+    # Most values are no results of moves, so that this is checked first.
+    while (node := view.base.node) is not None and node.op in _REMOVABLE:
+        if id(view.base) in leaves:
+            break
+        inner = look_through_one(view, conversions=conversions, reach=reach)
+        if inner is None:
+            break
         view = inner
     return view
+
+
+def look_through_one(
+    view: View, *, conversions: Conversions = "wider", reach: Reach = "axes"
+) -> View | None:
+    """Return the same elements as a view of the operand of one move or conversion.
+
+    The options are those of `look_through`. Return None if it would not remove the operation that
+    computes the base of ``view``.
+    """
+    node = view.base.node
+    if node is None:
+        return None
+    inner: View | None
+    if node.op is ops.convert_element_type:
+        is_removed = conversions != "none" and has_ignorable_rounding(node)
+        is_removed = is_removed and (conversions == "rounding" or _widens(node))
+        inner = view._replace(base=node.inputs[0]) if is_removed else None
+    elif reach in ("axes", "factors") and node.op not in UNCUT_MOVES:
+        inner = None
+    else:
+        inner = view_of_concatenated_operand(view) if reach == "parts" else None
+        inner = inner or view_of_operand(view)
+    return inner if inner is not None and _IS_REACHED[reach](inner) else None
+
+
+UNCUT_MOVES = frozenset(
+    {ops.convert_element_type, ops.transpose, ops.broadcast_in_dim, ops.reshape}
+)
+"""Operations that have all elements of their operand, which `look_through` removes."""
+
+_IS_REACHED: dict[Reach, Callable[[View], bool]] = {
+    "axes": lambda view: view.has_full_axes,
+    "factors": lambda view: True,
+    "parts": View.has_nested_factors,
+    "elements": lambda view: True,
+}
+
+
+def has_ignorable_rounding(node: Node) -> bool:
+    """Return True if a conversion is from a float to a float and its rounding may be ignored.
+
+    ``node`` is the conversion. Return False if one of the dtypes is no float. Return False also for
+    a float of 8 bits that is not wider than the operand's dtype. That is a quantisation, whose
+    rounding is intended.
+    """
+    source, target = node.inputs[0].dtype, node.out.dtype
+    return is_float(source) and is_float(target) and (target.itemsize > 1 or _widens(node))
+
+
+def _widens(node: Node) -> bool:
+    """Return True if the output of a node has more bytes per element than its first input."""
+    return node.inputs[0].dtype.itemsize < node.out.dtype.itemsize
 
 
 def view_of_concatenated_operand(view: View) -> View | None:
@@ -163,6 +241,10 @@ _OPERAND_VIEWS: dict[Op, Callable[[Node], View | None]] = {
     ops.rev: _view_rev,
     ops.reshape: _view_reshape,
 }
+
+
+_REMOVABLE = frozenset({*_OPERAND_VIEWS, ops.convert_element_type, ops.concatenate})
+"""Operations that `look_through` may remove."""
 
 
 # ----------------------------------------------------------------------------------------- slices

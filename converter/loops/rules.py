@@ -10,6 +10,7 @@ import numpy as np
 
 from converter.ir import Graph, Node, Value, const, ops
 from converter.ir.op import Op
+from converter.ir.ranges import body_input_ranges
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.ir.scalars import scalar
 from converter.loops.batching import (
@@ -19,7 +20,6 @@ from converter.loops.batching import (
     emit_deferred,
     is_batchable,
 )
-from converter.loops.intervals import bound_states
 from converter.loops.scan import Carry, Scan
 
 # ------------------------------------------------------------------------- states that need no loop
@@ -167,6 +167,30 @@ def _step_entry(array: Value, step: int, editor: Editor) -> Value:
     if array.kind == "const":
         return const(np.asarray(array.const)[step])
     return editor.reshape(editor.slice(array, 0, step, step + 1), array.shape[1:])
+
+
+# ---------------------------------------------------------------------------------- known ranges
+
+
+def bound_states(graph: Graph) -> bool:
+    """Set the known bounds of integer inputs of loop bodies. Return True if any of them are new.
+
+    They are `Value.known_bounds`, the least and the largest number.
+    """
+    return any([_bound_node(node) for node in graph.walk() if node.op in (ops.scan, ops.while_)])
+
+
+def _bound_node(node: Node) -> bool:
+    """Set the known bounds of the inputs of a loop's bodies. Return True if any of them are new.
+
+    Earlier bounds are replaced. The ranges of the next inputs follow from the new ones.
+    """
+    is_new = False
+    for value, interval in body_input_ranges(node):
+        bounds = interval.low, interval.high
+        is_new = is_new or value.known_bounds != bounds
+        value.known_bounds = bounds
+    return is_new
 
 
 # ------------------------------------------------------------------------------------- whole loops

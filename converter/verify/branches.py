@@ -24,7 +24,7 @@ from converter.ir.evaluation import (
     evaluate_bounded,
     run_eagerly,
 )
-from converter.loops.intervals import bound_states
+from converter.loops.rules import bound_states
 from converter.verify.sides import SIDE_KINDS, Flow, SideKind, is_within_bounds, promises_in_bounds
 
 MAX_ITERATIONS, MAX_STEPS = 100, 4_000

@@ -6,6 +6,7 @@ The elements that a view describes, and the nodes emitted for it, are compared w
 import math
 import random
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
@@ -156,3 +157,58 @@ def test_views_have_the_elements_of_numpy(choices):
                         )
         full_count += view.base is chain.input
     assert full_count > 80 and emitted_count > 270, (full_count, emitted_count)
+
+
+def convert_to(*dtypes):
+    """Return an input of the first dtype, and its conversions to the others in turn."""
+    values = [Value((2,), np.dtype(dtypes[0]), kind="input")]
+    editor = Editor(Graph(values[:], [], []))
+    for dtype in dtypes[1:]:
+        values.append(editor.convert(values[-1], dtype))
+    return values
+
+
+def move_in_turn():
+    """Return an input, its transpose, the split of an axis, one row, two copies, and a
+    concatenation with these."""
+    x = Value((4, 3), np.dtype(np.float32), kind="input")
+    editor = Editor(Graph([x], [], []))
+    transposed = editor.transpose(x, (1, 0))
+    split = editor.reshape(transposed, (3, 2, 2))
+    row = editor.slice(split, 0, 1, 2)
+    copies = editor.broadcast(row, (2, 2, 2), (0, 1, 2))
+    return [x, transposed, split, row, copies, editor.concatenate([copies, copies], 0)]
+
+
+@pytest.mark.parametrize(
+    ("values", "start", "options", "end"),
+    [
+        (convert_to("float16", "float32"), 1, {}, 0),
+        (convert_to("float16", "float32"), 1, {"conversions": "none"}, 1),
+        (convert_to("float32", "float16", "float32"), 2, {}, 1),
+        (convert_to("float32", "float16", "float32"), 2, {"conversions": "rounding"}, 0),
+        (convert_to("float32", jnp.float8_e5m2), 1, {"conversions": "rounding"}, 1),
+        (convert_to("int32", "float32"), 1, {"conversions": "rounding"}, 1),
+        (move_in_turn(), 1, {}, 0),
+        (move_in_turn(), 2, {}, 2),
+        (move_in_turn(), 2, {"reach": "factors"}, 0),
+        (move_in_turn(), 4, {"reach": "factors"}, 3),
+        (move_in_turn(), 4, {"reach": "parts"}, 0),
+        (move_in_turn(), 4, {"reach": "elements"}, 0),
+        (move_in_turn(), 5, {"reach": "parts"}, 5),
+        (move_in_turn(), 4, {"reach": "parts", "leaves": "row"}, 3),
+    ],
+)
+def test_a_view_is_followed_as_far_as_its_options_say(values, start, options, end):
+    if "leaves" in options:
+        options = {**options, "leaves": {id(values[3])}}
+    view = moves.look_through(axes.view_of(values[start]), **options)
+    assert view.base is values[end]
+
+
+def test_a_view_goes_through_the_operand_with_all_its_elements():
+    *_, copies, joined = move_in_turn()
+    half = axes.view_of(joined).slice_axis(0, 2, 2)
+    assert moves.view_of_concatenated_operand(half).base is copies
+    assert moves.look_through(half, reach="parts").base.kind == "input"
+    assert moves.look_through(half, reach="elements").base is joined

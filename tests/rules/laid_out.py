@@ -13,7 +13,7 @@ from converter.canonicalize import canonicalize
 from converter.ir import Graph, ops
 from converter.layout import channels, heads, norm_layout, siblings
 from converter.legalize import support
-from converter.loops import intervals, rules
+from converter.loops import rules
 from converter.targets import find_target
 from converter.targets.target import Form
 from converter.weight_folding import affine_folding, weight_programs
@@ -267,5 +267,5 @@ CASES: dict[str, Case] = {
         units=4,
         zeros=True,
     ),
-    "loops.intervals.bound_states": Case(count_up, intervals.bound_states, prepare=[canonicalize]),
+    "loops.rules.bound_states": Case(count_up, rules.bound_states, prepare=[canonicalize]),
 }

@@ -24,7 +24,7 @@ from converter.fuse.attention.scores import AdditiveMask, FillMask, ScoreTerm
 from converter.fuse.attention.weights import AttentionWeights
 from converter.fuse.dependence import constant_array, depends_on_parameters_only, is_const
 from converter.fuse.norm import is_in_normal_range
-from converter.fuse.product_terms import reduction_axes
+from converter.fuse.reductions import reduction_axes
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View
 

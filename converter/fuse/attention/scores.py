@@ -12,15 +12,13 @@ from converter.fuse.dependence import bound_scalar
 from converter.fuse.magnitudes import is_moderate
 from converter.fuse.match import (
     MatchContext,
-    has_ignorable_rounding,
     is_only_read_through,
     operand,
     operands,
-    peel,
 )
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View, view_of
-from converter.ir.moves import furthest_view, view_of_operand
+from converter.ir.moves import has_ignorable_rounding, look_through, view_of_operand
 from converter.ir.op import Op
 from converter.ir.scalars import scalar
 
@@ -88,9 +86,9 @@ class FillMask:
     def _without_negations(self) -> tuple[View, bool]:
         """Return the condition before logical negations, and its element at scores that are
         replaced."""
-        view, hidden = furthest_view(self.view), self.hidden
+        view, hidden = look_through(self.view, reach="parts"), self.hidden
         while view.op() is ops.not_:
-            view, hidden = furthest_view(operand(view, 0)), not hidden
+            view, hidden = operand(view, 0, reach="parts"), not hidden
         return view, hidden
 
 
@@ -156,7 +154,7 @@ def match_scores(logits: Value, context: MatchContext, reasons: list[str]) -> It
 
     Reasons why other ways are no scores are appended to ``reasons``.
     """
-    yield from _match_scores(logits, peel(view_of(logits)), context, reasons)
+    yield from _match_scores(logits, look_through(view_of(logits)), context, reasons)
 
 
 def _match_scores(
@@ -222,7 +220,7 @@ def _match_reshaped(view: View, context: MatchContext, reasons: list[str]) -> It
     if inner is None:
         reasons.append("a reshape between the first product and the softmax is not understood")
     else:
-        yield from _match_scores(view.node().inputs[0], peel(inner), context, reasons)
+        yield from _match_scores(view.node().inputs[0], look_through(inner), context, reasons)
 
 
 def _match_capped(view: View, context: MatchContext, reasons: list[str]) -> Iterator[Scores]:

@@ -23,17 +23,16 @@ from converter.fuse.attention.masks import VANISHING
 from converter.fuse.attention.scores import match_fills
 from converter.fuse.magnitudes import is_moderate
 from converter.fuse.match import (
-    PEELED,
     MatchContext,
     Recogniser,
     operand,
     operands,
     recogniser_from,
-    skip_one_move,
 )
-from converter.fuse.product_terms import reduction_axes
+from converter.fuse.reductions import reduction_axes
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import View, view_of
+from converter.ir.moves import UNCUT_MOVES, look_through_one
 from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
@@ -78,7 +77,7 @@ def match_shift(
     if logits is None:
         return None
     is_narrow = float(jnp.finfo(node.out.dtype).max) < 1e38
-    if is_narrow and not (logits.is_of_row and all(n.op in PEELED for n, _ in logits.steps)):
+    if is_narrow and not (logits.is_of_row and all(n.op in UNCUT_MOVES for n, _ in logits.steps)):
         return NARROW
     return STRICT if strict and not logits.is_of_row else logits
 
@@ -108,7 +107,7 @@ MOST_STEPS = 16
 
 def _keeps_order(steps: tuple[Step, ...]) -> bool:
     """Return True if all steps after the shift are moves, conversions, products and quotients."""
-    return all(node.op in (*PEELED, ops.mul, ops.div) for node, _ in steps)
+    return all(node.op in (*UNCUT_MOVES, ops.mul, ops.div) for node, _ in steps)
 
 
 def _is_product(x: View) -> bool:
@@ -167,7 +166,7 @@ def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
     selection that fills with low numbers. ``axis`` is the axis of the softmax.
     """
     node = view.node()
-    if (inner := skip_one_move(view)) is not None:
+    if (inner := look_through_one(view, reach="factors")) is not None:
         yield 0, inner
     elif node.op in (ops.add, ops.sub):
         yield from ((i, view.operand(i)) for i in range(2 if node.op is ops.add else 1))

@@ -17,11 +17,10 @@ from converter.fuse.match import (
     is_only_read_through,
     operand,
     operands,
-    peel,
-    skip_one_move,
 )
 from converter.ir import Value, ops
 from converter.ir.axes import View, view_of
+from converter.ir.moves import look_through
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,13 @@ def match_weights(value: Value, context: MatchContext) -> AttentionWeights | str
     Return the weights. Return a text, the reason for a near miss, if other nodes read the softmax
     or a value between it and the product too. Return None if there is no softmax.
     """
-    view = _skip_moves(view_of(value))
+    view = look_through(view_of(value), conversions="rounding", reach="factors")
     if view.op() is ops.softmax:
         return (
             AttentionWeights(view) if is_only_read_through(value, view.base, context) else ELSEWHERE
         )
     for index, zeroed in _match_zeroed(view_of(view.base)) if view.base.node is not None else ():
-        softmax = operand(view_of(view.base), index, rounding=True)
+        softmax = operand(view_of(view.base), index, conversions="rounding")
         composed = view.compose(softmax) if softmax.op() is ops.softmax else None
         if composed is not None:
             inner = view.node().inputs[index]
@@ -69,17 +68,6 @@ def match_weights(value: Value, context: MatchContext) -> AttentionWeights | str
 ELSEWHERE = "the weights of the softmax are used elsewhere"
 
 
-def _skip_moves(view: View) -> View:
-    """Return the same elements as a view of an earlier value, before conversions of floats and
-    moves.
-
-    Reshapes are also removed if they split or merge axes.
-    """
-    while (inner := skip_one_move(view, rounding=True)) is not None:
-        view = inner
-    return view
-
-
 def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
     """Yield the index of an operand of which a node sets elements to zero, and the mask of these
     elements.
@@ -92,7 +80,7 @@ def _match_zeroed(view: View) -> Iterator[tuple[int, FillMask]]:
     for i, factor in enumerate(operands(view)) if view.op() is ops.mul else ():
         converted = factor.base.producer_if(ops.convert_element_type)
         if converted is not None and (source := converted.inputs[0]).dtype == np.bool_:
-            condition = peel(factor._replace(base=source))
+            condition = look_through(factor._replace(base=source))
             yield 1 - i, FillMask(condition, view.base.dtype, 0.0, False, source)
 
 

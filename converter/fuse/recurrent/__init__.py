@@ -2,8 +2,8 @@
 
     scan(cell, states, inputs) = LSTM, GRU or RNN (inputs, weights, states)
 
-The new value of a state is expanded to a sum of products of gates, so that the order of operations
-in the program does not matter (``cells``, ``selection``). Each gate is an activation function,
+The new value of a state is compared in its normal form as a sum of products of gates, so that the
+order of operations in the program does not matter (``cells``). Each gate is an activation function,
 applied to a sum of biases and of products of weights with inputs and states (``terms``). A gate may
 be a slice of a larger product. The outputs of the loop have to be outputs of the operator, or have
 to be computed from them (``loop_results``). If the loop matches, the weights are arranged in ONNX's
@@ -29,8 +29,14 @@ from converter.fuse.recurrent.loop_results import (
     emit_remaining_loop,
     match_results,
 )
-from converter.fuse.recurrent.selection import INNER, TIME, runs_backwards, to_forward_order
-from converter.fuse.recurrent.terms import Body, GateTerm
+from converter.fuse.recurrent.terms import (
+    INNER,
+    TIME,
+    Body,
+    GateTerm,
+    runs_backwards,
+    to_forward_order,
+)
 from converter.ir import Node, Value, const, dims, ops
 from converter.ir.axes import View
 from converter.ir.dims import Dim, Shape
@@ -74,7 +80,7 @@ def match_recurrent(node: Node, context: MatchContext) -> RecurrentLayer | str |
     reason: str | None = None
     for state, new_state in zip(graph.inputs[:carried], graph.outputs, strict=False):
         for feature in reversed(range(state.rank)):
-            cell_or_reason = match_cell(Body(node, state, feature), new_state)
+            cell_or_reason = match_cell(Body(node, state, feature), new_state, context)
             if isinstance(cell_or_reason, RecurrentCell):
                 return _check_layer(cell_or_reason, context)
             reason = reason or cell_or_reason

@@ -5,15 +5,16 @@
             [Cho et al., arXiv:1406.1078]
     RNN     h' = act(x W + h R + b)
 
-The new state is multiplied out, so that every way to write the equations is the same.
+The new state is compared in its normal form, so that every way to write the equations is the same.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from converter.fuse.recurrent.selection import Polynomial, polynomial, selected_operands
+from converter.fuse.match import MatchContext, operands
+from converter.fuse.normal_form import NormalForm, normal_form
 from converter.fuse.recurrent.terms import Body, GateTerm, Reader, match_activation, negated
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View
@@ -23,7 +24,14 @@ SYMMETRIC = ("logistic", "hard_sigmoid")
 """Activations f with ``1 - f(x) = f(-x)``."""
 
 NOT_ALIKE = "its gates have different activations"
+NOT_A_CELL = "its state is no sum of gated parts as an LSTM's or a GRU's"
 NOT_PRODUCTS = "a gate is more than products of inputs and states with weights, and biases"
+
+MOST_TERMS = 8
+"""Largest number of terms of a new state that may be one of a cell; those of a GRU have three."""
+
+Products: TypeAlias = dict[frozenset[View], float]
+"""A sum of products of different values: the number that multiplies each product."""
 
 
 class Gates(NamedTuple):
@@ -54,40 +62,88 @@ class RecurrentCell:
     reset_last: bool = False
 
 
-def match_cell(body: Body, result: Value) -> RecurrentCell | str | None:
+def match_cell(body: Body, result: Value, context: MatchContext) -> RecurrentCell | str | None:
     """Match the cell whose state ``body.state`` gets the new value ``result``.
 
     Return the cell. Return a text, the reason for a near miss, if the new value has gates but is no
-    known cell. Return None if it has no gates, or if it has no polynomial (`polynomial`).
+    known cell. Return None if it has no gates (`_is_gated`).
     """
     new_state = body.select(result)
-    if new_state.op() is ops.select_n and any(map(_is_gated, selected_operands(new_state)[1:])):
+    forms = [_expand(view, context) for view in (new_state, *_masked_states(new_state))]
+    if any(map(_is_gated, forms[1:])):
         return "a mask leaves its state as it was in some rounds"
-    parts = polynomial(new_state)
-    if parts is None or not _is_gated(new_state):
+    if not _is_gated(forms[0]):
         return None
+    parts = _products(forms[0])
+    if parts is None:
+        return NOT_A_CELL
     reader = Reader(body)
     return (
-        _match_lstm(reader, new_state, parts)
+        _match_lstm(reader, new_state, parts, context)
         or _match_gru(reader, new_state, parts)
         or _match_rnn(reader, new_state, parts)
     )
 
 
-def _is_gated(new_state: View) -> bool:
-    """Return True if a value is a sum of products, and an activation is a factor of one of them."""
-    factors = {factor for factors in polynomial(new_state) or {} for factor in factors}
-    return any(match_activation(factor) is not None for factor in factors)
+def _masked_states(new_state: View) -> list[View]:
+    """Return the values among which a new state is selected by a mask. The list is empty if there
+    is no mask."""
+    is_masked = new_state.op() is ops.select_n
+    return operands(new_state, conversions="none", reach="parts")[1:] if is_masked else []
+
+
+def _expand(view: View, context: MatchContext) -> NormalForm | None:
+    """Return the normal form of a value over the earliest values, which may be parts of others."""
+    return normal_form(view, context, conversions="none", reach="parts")
+
+
+def _is_gated(form: NormalForm | None) -> bool:
+    """Return True if an activation is a factor of one of the terms of a normal form.
+
+    Return False without a normal form, for more than `MOST_TERMS` terms, and if a term has the same
+    factor twice.
+    """
+    if form is None or len(form.terms) > MOST_TERMS:
+        return False
+    factors = [factor for monomial in form.terms for factor in monomial]
+    views = {atom for atom, _ in factors if isinstance(atom, View)}
+    has_activation = any(match_activation(view) is not None for view in views)
+    return has_activation and all(power <= 1 for _, power in factors)
+
+
+def _products(form: NormalForm | None) -> Products | None:
+    """Return a normal form as a sum of products of different values.
+
+    Return None without a normal form, or if one of its terms has powers, roots, sums along axes or
+    named sizes.
+    """
+    terms = {} if form is None else form.terms
+    products = {
+        frozenset(atom for atom, power in monomial if isinstance(atom, View) and power == 1): number
+        for monomial, number in terms.items()
+    }
+    sizes = [len(monomial) for monomial in terms]
+    return products if products and [*map(len, products)] == sizes else None
 
 
 # ------------------------------------------------------------------------------------------- LSTM
 
 
-def _match_lstm(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
+class HiddenState(NamedTuple):
+    """The new hidden state of an LSTM: ``gate * activation(c')``, with its value."""
+
+    value: View
+    gate: View
+    activation: str
+
+
+def _match_lstm(
+    reader: Reader, new_state: View, parts: Products, context: MatchContext
+) -> RecurrentCell | str | None:
     """Match ``o * act(c')``, where ``c'`` is the new value of another state of the loop.
 
-    ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial. Return
-    the cell, the reason for a near miss as a text, or None if there is no such state.
+    ``new_state`` is the new value of the state, and ``parts`` is the same as a sum of products.
+    Return the cell, the reason for a near miss as a text, or None if there is no such state.
     """
     body = reader.body
     for factors, number in parts.items():
@@ -99,7 +155,9 @@ def _match_lstm(reader: Reader, new_state: View, parts: Polynomial) -> Recurrent
             if len(parts) != 1 or number != 1:
                 return "its state is more than a gate times an activation of its cell"
             (gate,) = other_factors
-            return _match_memory(reader, new_state, gate, outer.of, outer.name, state)
+            products = _products(_expand(outer.of, context)) or {}
+            hidden = HiddenState(new_state, gate, outer.name)
+            return _match_memory(reader, hidden, outer.of, products, state)
     return None
 
 
@@ -119,7 +177,7 @@ def _find_cell_state(body: Body, view: View) -> Value | None:
 
 
 def _match_memory(
-    reader: Reader, new_state: View, output_gate: View, memory: View, outer: str, state: Value
+    reader: Reader, hidden: HiddenState, memory: View, parts: Products, state: Value
 ) -> RecurrentCell | str | None:
     """Match ``c' = f * c + i * g``, the new cell state of an LSTM.
 
@@ -127,14 +185,12 @@ def _match_memory(
 
     **Arguments**
 
-    - `new_state`: the new hidden state, ``output_gate * outer(memory)``.
-    - `output_gate`: the gate of the hidden state.
+    - `hidden`: the new hidden state, which is computed from the new cell state.
     - `memory`: the new cell state.
-    - `outer`: the name of the activation of the cell state.
+    - `parts`: the new cell state as a sum of products.
     - `state`: the input of the body with the cell state.
     """
     old_memory = reader.body.select(state)
-    parts = polynomial(memory) or {}
     forget_factors = [factors - {old_memory} for factors in parts if old_memory in factors]
     input_factors = [factors for factors in parts if old_memory not in factors]
     is_plain = all(number == 1 for number in parts.values()) and len(parts) == 2
@@ -148,11 +204,11 @@ def _match_memory(
     reason = NOT_PRODUCTS
     (forget,) = forget_factors[0]
     for gate, candidate in permutations(input_factors[0]):
-        gates = _match_gates(reader, (gate, output_gate, forget, candidate))
+        gates = _match_gates(reader, (gate, hidden.gate, forget, candidate))
         if gates is not None and len(set(gates.names[:3])) == 1:
-            names, states = (gates.names[0], gates.names[3], outer), (reader.body.state, state)
+            names, states = (*gates.names[::3], hidden.activation), (reader.body.state, state)
             return RecurrentCell(
-                reader.body, ops.lstm, gates.terms, names, states, (new_state, memory)
+                reader.body, ops.lstm, gates.terms, names, states, (hidden.value, memory)
             )
         reason = NOT_PRODUCTS if gates is None else NOT_ALIKE
     return reason
@@ -180,12 +236,12 @@ def _match_gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
 # -------------------------------------------------------------------------------------------- GRU
 
 
-def _match_gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
+def _match_gru(reader: Reader, new_state: View, parts: Products) -> RecurrentCell | str | None:
     """Match ``(1 - z) * n + z * h`` with a reset gate within ``n``, or the same with ``1 - z`` for
     ``z``.
 
-    ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial. Return
-    the cell, the reason for a near miss as a text, or None for another polynomial.
+    ``new_state`` is the new value of the state, and ``parts`` is the same as a sum of products.
+    Return the cell, the reason for a near miss as a text, or None for other products.
     """
     old_state = reader.body.select(reader.body.state)
     for update, candidate, is_complement in _match_blends(parts, old_state):
@@ -217,8 +273,8 @@ def _match_gru(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentC
     return None
 
 
-def _match_blends(parts: Polynomial, old_state: View) -> Iterator[tuple[View, View, bool]]:
-    """Yield each way to see a polynomial as ``n - z * n + z * h``, where h is the state
+def _match_blends(parts: Products, old_state: View) -> Iterator[tuple[View, View, bool]]:
+    """Yield each way to see a sum of products as ``n - z * n + z * h``, where h is the state
     ``old_state``.
 
     The result is (z, n, False). It is (z, n, True) for the same with ``1 - z`` in place of ``z``,
@@ -255,14 +311,14 @@ def _resets_last(terms: list[GateTerm]) -> bool | None:
 # -------------------------------------------------------------------------------------------- RNN
 
 
-def _match_rnn(reader: Reader, new_state: View, parts: Polynomial) -> RecurrentCell | str | None:
+def _match_rnn(reader: Reader, new_state: View, parts: Products) -> RecurrentCell | str | None:
     """Match ``act(x W + h R + b)``. Return the cell, or the reason for a near miss as a text.
 
-    ``new_state`` is the new value of the state, and ``parts`` is the same as a polynomial.
+    ``new_state`` is the new value of the state, and ``parts`` is the same as a sum of products.
     """
     single_factors = [factors for factors in parts if len(factors) == 1]
     if len(parts) != 1 or len(single_factors) != 1 or parts[single_factors[0]] != 1:
-        return "its state is no sum of gated parts as an LSTM's or a GRU's"
+        return NOT_A_CELL
     gates = _match_gates(reader, single_factors[0])
     if gates is None:
         return NOT_PRODUCTS

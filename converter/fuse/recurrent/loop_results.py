@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from converter.fuse.recurrent.cells import RecurrentCell
 from converter.fuse.recurrent.lift import Lifter, can_vectorize, dependent_ids, find_producers
-from converter.fuse.recurrent.selection import TIME
+from converter.fuse.recurrent.terms import TIME
 from converter.ir import Graph, Node, Value, make_node, ops
 from converter.ir.axes import view_of
 from converter.ir.dims import Shape
-from converter.ir.moves import emit_view, furthest_view
+from converter.ir.moves import emit_view, look_through
 from converter.ir.rewrite import Editor
 
 
@@ -106,7 +106,10 @@ def _result(cell: RecurrentCell, index: int, value: Value, stacked: bool) -> Res
         value: the output of the body.
         stacked: True if the loop returns the output of each round, False if it carries it.
     """
-    state, value_view = cell.results[index], furthest_view(view_of(value))
+    state, value_view = (
+        cell.results[index],
+        look_through(view_of(value), conversions="none", reach="parts"),
+    )
     value_groups, state_groups = (
         [group for group in view.groups if group] for view in (value_view, state)
     )

@@ -5,6 +5,10 @@
 The terms may be in any order. Inputs and states may be concatenated for one product, or have
 separate products. There may be one product for all gates, or a product for each gate. The products
 may be in the loop's body or before the loop.
+
+The gates are often parts of one value. They are next to each other along one axis, or the value has
+a separate axis for them. Values are views along the logical axes of the cell. These are the axes of
+the cell's state, followed by two additional axes: ``INNER`` and ``TIME``.
 """
 
 from collections.abc import Sequence
@@ -12,13 +16,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from converter.fuse.match import operands
 from converter.fuse.recurrent.lift import can_vectorize, dependent_ids, find_producers
-from converter.fuse.recurrent.selection import INNER, TIME, exchange_feature_axis, selected_operands
 from converter.ir import Graph, Node, Value, const, dims, ops
-from converter.ir.axes import View, view_of
-from converter.ir.moves import furthest_view
+from converter.ir.axes import Factor, View, is_forward, view_of
+from converter.ir.moves import look_through
 from converter.ir.scalars import scalar
 
+TIME, INNER = -1, -2
+"""The logical axes of a loop's rounds, and of the elements that a product sums over."""
 GATE_ACTIVATIONS = (ops.tanh, ops.logistic, ops.relu, ops.hard_sigmoid)
 DEEPEST_GATE = 12
 """Largest depth of sums and products in a gate; a cell has four or five."""
@@ -38,9 +44,9 @@ def match_activation(view: View) -> Activation | None:
     A maximum with zero is a ReLU.
     """
     if (op := view.op()) in GATE_ACTIVATIONS:
-        return Activation(op.name, selected_operands(view)[0])
+        return Activation(op.name, operands(view, conversions="none", reach="parts")[0])
     if view.op() is ops.max:
-        one, other = selected_operands(view)
+        one, other = operands(view, conversions="none", reach="parts")
         for x, zero in ((one, other), (other, one)):
             if scalar(zero.base) == 0:
                 return Activation("relu", x)
@@ -98,7 +104,9 @@ class Body:
         positions: list[int | None] = [None] * (self.state.rank + 2)
         for i, axis in enumerate(self.state_axes if axes is None else axes):
             positions[axis] = i
-        return furthest_view(view_of(value).select_axes(positions))
+        return look_through(
+            view_of(value).select_axes(positions), conversions="none", reach="parts"
+        )
 
     def scanned(self, value: Value) -> Value | None:
         """Return the operand of the loop whose slices are the scanned input ``value`` of the body.
@@ -135,7 +143,10 @@ class Reader:
         if not self.varies(view):
             return self._match_bias(view)
         if depth < DEEPEST_GATE and op in (ops.add, ops.sub, ops.neg):
-            parts = [self.terms(part, depth + 1) for part in selected_operands(view)]
+            parts = [
+                self.terms(part, depth + 1)
+                for part in operands(view, conversions="none", reach="parts")
+            ]
             if op is not ops.add and parts[-1] is not None:
                 parts[-1] = negated(parts[-1])
             sums = [part for part in parts if part is not None]
@@ -153,7 +164,11 @@ class Reader:
         source = self.body.scanned(view.base)
         if source is None:
             return view
-        return furthest_view(view.rebase(source, range(1, source.rank)).replace_axis(TIME, 0))
+        return look_through(
+            view.rebase(source, range(1, source.rank)).replace_axis(TIME, 0),
+            conversions="none",
+            reach="parts",
+        )
 
     def _match_bias(self, view: View) -> list[GateTerm] | None:
         """Return a value that does not differ among rounds as a list of one bias.
@@ -167,7 +182,7 @@ class Reader:
 
         The terms are products of the state with weights, and biases.
         """
-        one, other = selected_operands(view)
+        one, other = operands(view, conversions="none", reach="parts")
         for gate, inner in ((one, other), (other, one)):
             if match_activation(gate) is None:
                 continue
@@ -220,14 +235,18 @@ class Reader:
 
         A product with concatenated values is the sum of a product with each of them.
         """
-        source = furthest_view(source)
+        source = look_through(source, conversions="none", reach="parts")
         if (
             source.op() is ops.concatenate
             and source.axes[INNER] == source.node().params["dimension"]
         ):
             return self._match_concatenated(source, weights)
         term = self._match_source(source)
-        return None if term is None else [replace(term, weights=furthest_view(weights))]
+        return (
+            None
+            if term is None
+            else [replace(term, weights=look_through(weights, conversions="none", reach="parts"))]
+        )
 
     def _match_concatenated(self, source: View, weights: View) -> list[GateTerm] | None:
         """Return the terms of the product of a concatenation with weights.
@@ -258,7 +277,7 @@ class Reader:
         if view.base is self.body.state:
             return GateTerm("h", view, view) if self._is_state(view) else None
         if view.op() is ops.mul:
-            one, other = selected_operands(view)
+            one, other = operands(view, conversions="none", reach="parts")
             for gate, state in ((one, other), (other, one)):
                 if (
                     state.base is self.body.state
@@ -311,3 +330,30 @@ def _align_einsum_operands(view: View) -> tuple[View, View] | None:
 def negated(terms: Sequence[GateTerm]) -> list[GateTerm]:
     """Return the terms with the opposite signs."""
     return [replace(term, negative=not term.negative) for term in terms]
+
+
+# ---------------------------------------------------------------------------------- logical axes
+
+
+def exchange_feature_axis(view: View, feature: int) -> View:
+    """Return the view with the axis ``feature`` and the axis that products sum over (``INNER``)
+    exchanged."""
+    axes = list(range(len(view.groups)))
+    axes[feature], axes[INNER] = axes[INNER], axes[feature]
+    return view.select_axes(axes)
+
+
+def runs_backwards(view: View) -> bool:
+    """Return True if the view runs through the rounds of the loop from the last to the first."""
+    return any(not is_forward(f.stride) for f in view.groups[TIME])
+
+
+def to_forward_order(view: View) -> View:
+    """Return a view of the same elements that runs through the rounds of the loop from the first to
+    the last. A view that goes back is reversed along ``TIME``; another one is returned unchanged.
+    No node is emitted."""
+    starts, groups = list(view.starts), list(view.groups)
+    for axis, stride, size in groups[TIME] if runs_backwards(view) else ():
+        starts[axis or 0] += stride * (size - 1)
+        groups[TIME] = (Factor(axis, -stride, size),)
+    return View(view.base, tuple(groups), tuple(starts))

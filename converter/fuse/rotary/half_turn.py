@@ -1,8 +1,8 @@
 """Rotations written as ``x * cos + rotate(x) * sin``, where ``rotate`` maps the halves (a, b) of x
 to (-b, a)."""
 
+from converter.fuse.factors import read_factors
 from converter.fuse.match import MatchContext
-from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import (
     EmitValue,
     JoinedHalves,
@@ -13,7 +13,7 @@ from converter.fuse.rotary.halves import (
 from converter.fuse.rotary.rotation import MatchedRotation, match_rotation, signed_products
 from converter.ir import Node
 from converter.ir.axes import View, view_of
-from converter.ir.moves import furthest_view
+from converter.ir.moves import look_through
 
 
 def match_rotate_half_form(node: Node, context: MatchContext) -> MatchedRotation | str | None:
@@ -38,7 +38,7 @@ def match_rotate_half_form(node: Node, context: MatchContext) -> MatchedRotation
                 return match_equal_halves(table.base, axis, join.interleaved, context.memo)
 
             for value, cos in (value_factors, value_factors[::-1]):
-                if furthest_view(value) == x:
+                if look_through(value, conversions="none", reach="parts") == x:
                     return match_rotation(
                         node.out.shape,
                         value,
@@ -60,7 +60,7 @@ def _match_rotate_half(view: View, context: MatchContext) -> tuple[View, JoinedH
     join = match_joined_halves(view)
     if join is None:
         return None
-    parts = [product(half, context) for half in (join.first, join.second)]
+    parts = [read_factors(half, context) for half in (join.first, join.second)]
     signs = [part.coefficient for part in parts]
     if signs not in ([-1, 1], [1, -1]):
         return None
@@ -68,4 +68,6 @@ def _match_rotate_half(view: View, context: MatchContext) -> tuple[View, JoinedH
         return None
     (b,), (a,) = (part.factors for part in parts)
     x = unite_halves(a, b, join.axis, join.interleaved)
-    return None if x is None else (furthest_view(x), join, int(signs[1]))
+    if x is None:
+        return None
+    return look_through(x, conversions="none", reach="parts"), join, int(signs[1])

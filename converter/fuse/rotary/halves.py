@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from converter.fuse.dependence import constant_array, record_fact
-from converter.fuse.match import PEELED, peel, skip_one_move
 from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import Factor, View, as_group, view_of
 from converter.ir.dims import Shape
 from converter.ir.evaluation import bound_array
 from converter.ir.moves import (
+    UNCUT_MOVES,
     emit_view,
-    furthest_view,
+    look_through,
     view_of_concatenated_operand,
     view_of_operand,
 )
@@ -68,15 +68,13 @@ def match_joined_halves(view: View) -> JoinedHalves | None:
     other views, or if the width is not static.
     """
     node = view.base.node
-    while node is not None and node.op in PEELED:
+    while node is not None and node.op in UNCUT_MOVES:
         node = node.inputs[0].node
     if node is None or node.op is not ops.concatenate or len(node.inputs) != 2:
         return None
-    while view.base.node is not node:
-        inner = skip_one_move(view)
-        if inner is None:
-            return None
-        view = inner
+    view = look_through(view, reach="factors")
+    if view.base.node is not node:
+        return None
     for axis, group in enumerate(view.groups):
         width = dims.size_product([factor.size for factor in group])
         if node.params["dimension"] not in (f.axis for f in group):
@@ -90,7 +88,7 @@ def match_joined_halves(view: View) -> JoinedHalves | None:
                 None if cut is None else view_of_concatenated_operand(cut) for cut in cuts
             )
             if one is not None and other is not None:
-                return JoinedHalves(node, peel(one), peel(other), axis, stride == 2)
+                return JoinedHalves(node, look_through(one), look_through(other), axis, stride == 2)
     return None
 
 
@@ -110,7 +108,7 @@ def unite_halves(first: View, second: View, axis: int, interleaved: bool) -> Vie
             groups = (*one.groups[:axis], group, *one.groups[axis + 1 :])
             unified = one._replace(groups=groups)
             if unified.has_full_axes:
-                return peel(unified)
+                return look_through(unified)
         upper, lower = view_of_operand(one), view_of_operand(other)
         if upper is None or lower is None:
             break
@@ -179,7 +177,7 @@ def equal_tables(
     table = _compare_tables(one, other, shape, sign)
     if table is not None:
         return table
-    one, other = furthest_view(one), furthest_view(other)
+    one, other = (look_through(v, conversions="none", reach="parts") for v in (one, other))
     if not one.has_nested_factors():
         return None
     if one.base is other.base:
@@ -193,9 +191,9 @@ def equal_tables(
 
 def _strip_negations(view: View) -> tuple[View, int]:
     """Return a view of the value before negations, and 1 or -1 as the sign of the negations."""
-    sign, view = 1, furthest_view(view)
+    sign, view = 1, look_through(view, conversions="none", reach="parts")
     while view.op() is ops.neg:
-        sign, view = -sign, furthest_view(view.operand(0))
+        sign, view = -sign, look_through(view.operand(0), conversions="none", reach="parts")
     return view, sign
 
 
@@ -210,7 +208,7 @@ def _compare_tables(
     """
     if one is None or other is None:
         return None
-    one, other = furthest_view(one), furthest_view(other)
+    one, other = (look_through(v, conversions="none", reach="parts") for v in (one, other))
     (bare_one, one_sign), (bare_other, other_sign) = _strip_negations(one), _strip_negations(other)
     if bare_one == bare_other and one_sign == sign * other_sign:
         return lambda editor: emit_view(editor, one, shape)

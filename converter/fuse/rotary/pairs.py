@@ -2,7 +2,7 @@
 
 import itertools
 
-from converter.fuse.match import MatchContext, is_only_read_through, peel
+from converter.fuse.match import MatchContext, is_only_read_through
 from converter.fuse.rotary.halves import (
     EmitValue,
     JoinedHalves,
@@ -19,6 +19,7 @@ from converter.fuse.rotary.rotation import (
 from converter.ir import Node, Value, dims
 from converter.ir.axes import View, view_of
 from converter.ir.dims import Shape
+from converter.ir.moves import look_through
 from converter.ir.rewrite import Editor
 
 Rotations = dict[int, MatchedRotation]
@@ -112,7 +113,9 @@ def _rotation_of_neighbours(
     if not (dims.is_static(size) and dims.is_same_dim(size, second.shape[axis])):
         return None
     shape = (*first.shape[:axis], size * 2, *first.shape[axis + 1 :])
-    join = JoinedHalves(node, peel(view_of(first)), peel(view_of(second)), axis, interleaved=False)
+    join = JoinedHalves(
+        node, look_through(view_of(first)), look_through(view_of(second)), axis, interleaved=False
+    )
     return _rotation_of(join, shape, context)
 
 

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from converter.fuse.factors import read_factors
 from converter.fuse.match import MatchContext, operands
-from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import EmitValue
 from converter.ir import Value, ops
 from converter.ir.axes import View, view_of
@@ -123,7 +123,7 @@ def emit_rotation(rotation: MatchedRotation, dtype: np.dtype, editor: Editor) ->
 SIGNS = {ops.add: 1, ops.sub: -1}
 """The sign of the second term of a sum and of a difference."""
 
-SignedProduct: TypeAlias = tuple[int, list[View]]
+SignedProduct: TypeAlias = tuple[int, tuple[View, ...]]
 """A sign and the two factors of a product."""
 
 
@@ -140,7 +140,7 @@ def signed_products(view: View, context: MatchContext) -> list[SignedProduct] | 
     for sign, term in zip((1, SIGNS[op]), operands(view), strict=True):
         if term.op() not in (ops.mul, ops.neg):
             return None
-        parts = product(term, context)
+        parts = read_factors(term, context)
         if abs(parts.coefficient) != 1 or parts.divisors or len(parts.factors) != 2:
             return None
         products.append((sign * int(parts.coefficient), parts.factors))

@@ -11,7 +11,7 @@ numbers are compared.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from converter.fuse.match import MatchContext, operand, peel
+from converter.fuse.match import MatchContext, operand
 from converter.fuse.rotary.halves import EmitValue, equal_tables, unite_halves
 from converter.fuse.rotary.rotation import (
     SIGNS,
@@ -23,7 +23,7 @@ from converter.ir import Node, Value, dims, ops
 from converter.ir.axes import Factor, View, as_group, view_of
 from converter.ir.dims import Shape
 from converter.ir.dtypes import is_float
-from converter.ir.moves import emit_view, furthest_view
+from converter.ir.moves import emit_view, look_through
 from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor
 
@@ -123,7 +123,7 @@ def _contracted_operands(node: Node) -> Iterator[tuple[View, View]]:
         if len(summed_axes) != 1 or not dims.is_same_dim(source.shape[summed_axes[0]], 2):
             return
         order = [a for a in range(source.rank) if a != summed_axes[0]]
-        product = peel(view_of(source, (*order, summed_axes[0])))
+        product = look_through(view_of(source, (*order, summed_axes[0])))
         if product.op() is not ops.mul:
             return
         one, other = operand(product, 0), operand(product, 1)
@@ -259,7 +259,7 @@ def _may_rotate(view: View) -> bool:
     """Return True if a value is computed from sines, cosines or a parameter without an array."""
     return any(
         value.producer_if(ops.cos) or value.producer_if(ops.sin) or _is_open(value)
-        for value in ancestors(furthest_view(view).base)
+        for value in ancestors(look_through(view, conversions="none", reach="parts").base)
     )
 
 

@@ -6,6 +6,7 @@ both halves are multiplied crosswise, like real and imaginary parts.
 
 from collections.abc import Iterator
 
+from converter.fuse.factors import read_factors
 from converter.fuse.match import (
     UNKNOWN,
     MatchContext,
@@ -13,11 +14,10 @@ from converter.fuse.match import (
     operand,
     operands,
 )
-from converter.fuse.product_terms import product
 from converter.fuse.rotary.halves import match_joined_halves, unite_halves
 from converter.ir import Graph, Node, Value, ops
 from converter.ir.axes import View, view_of
-from converter.ir.moves import view_of_operand
+from converter.ir.moves import look_through
 
 UNSIGNED_HALVES = "the halves change places without a sign, which the tables would have to have"
 CROSSED = "its halves are not put together in a way that is known"
@@ -75,10 +75,7 @@ def _find_unsigned_swaps(node: Node, swapped: dict[int, bool]) -> Iterator[Node]
 
 def _source(value: Value) -> Value:
     """Return the earliest value from which all elements of a value are only moved."""
-    view = view_of(value)
-    while (inner := view_of_operand(view)) is not None:
-        view = inner
-    return view.base
+    return look_through(view_of(value), conversions="none", reach="elements").base
 
 
 Key = frozenset[frozenset[View]]
@@ -100,18 +97,20 @@ def _crossings(node: Node, context: MatchContext) -> Iterator[Key]:
 
     ``a`` and ``b`` must be parts of one value.
     """
-    first, second = _factor_pairs(node, context) or ([], [])
+    first, second = _factor_pairs(node, context) or ((), ())
     for a, c in (first, first[::-1]) if first else ():
         for b, s in (second, second[::-1]):
             if a.base is not b.base and _source(a.base) is _source(b.base):
                 yield frozenset({frozenset({b, c}), frozenset({a, s})})
 
 
-def _factor_pairs(node: Node, context: MatchContext) -> tuple[list[View], list[View]] | None:
+def _factor_pairs(
+    node: Node, context: MatchContext
+) -> tuple[tuple[View, ...], tuple[View, ...]] | None:
     """Return the two factors of both terms of a sum or difference, or None if they are no such
     products."""
     terms = operands(view_of(node.out))
     if any(term.op() is not ops.mul for term in terms):
         return None
-    first, second = (product(term, context).factors for term in terms)
+    first, second = (read_factors(term, context).factors for term in terms)
     return (first, second) if len(first) == len(second) == 2 else None

@@ -13,8 +13,10 @@ import pytest
 
 from converter.canonicalize import canonicalize
 from converter.frontend.trace import trace
+from converter.fuse.factors import read_factors
 from converter.fuse.match import peeled_view
-from converter.fuse.normal_form import Inner, Sum, find_views, normal_form
+from converter.fuse.normal_form import normal_form
+from converter.fuse.polynomials import Inner, Sum, find_views
 from converter.ir import dims
 from converter.ir.evaluation import evaluate, run_eagerly
 from converter.ir.rewrite import Editor
@@ -44,6 +46,8 @@ def draw_expression(rng, xs, depth):
         lambda: left * jax.lax.rsqrt(jnp.mean(right * right, axis, keepdims=True) + 1e-2),
         lambda: left / jnp.sqrt(jnp.square(right) + 0.5),
         lambda: (left.T * 2).T,
+        lambda: (left * right)[:, ::-1] * right,
+        lambda: (left + right)[:, 1:2] - left,
     ]
     return jnp.broadcast_to(expressions[rng.integers(len(expressions))](), (xs[0].shape[0], 4))
 
@@ -90,8 +94,8 @@ def atom_value(atom, arrays, lengths):
     return view_elements(arrays[id(atom.base)], atom, lengths)
 
 
-def draw_form(seed, dtype, named):
-    """Draw an expression and read its normal form.
+def draw_form(seed, dtype, named, reach="axes"):
+    """Draw an expression and read its normal form with this reach (`look_through`).
 
     Return None if the expression has no form, otherwise the form and a function. For inputs, this
     function returns the value of the expression, the value of the form, the values of the moved
@@ -109,7 +113,7 @@ def draw_form(seed, dtype, named):
     shapes = [("B", 4), ("B", 4), (4,)] if named else SHAPES
     graph = trace(fn, [jax.ShapeDtypeStruct(s, dtype) if not named else (s, dtype) for s in shapes])
     canonicalize(graph)
-    form = normal_form(peeled_view(graph.outputs[0]), Editor(graph))
+    form = normal_form(peeled_view(graph.outputs[0]), Editor(graph), reach=reach)
     if form is None:
         return None
     views = [*{view for monomial in form.terms for view in find_views(monomial)} | form.moved]
@@ -134,18 +138,24 @@ def draw_form(seed, dtype, named):
     return form, evaluate_both
 
 
-KINDS = [("float64", False), ("float64", True), ("float32", False), ("float16", False)]
+KINDS = [
+    ("float64", False, "axes"),
+    ("float64", True, "axes"),
+    ("float64", False, "parts"),
+    ("float32", False, "axes"),
+    ("float16", False, "axes"),
+]
 SEEDS = 40
 FIRST = [0, *(pytest.param(n, marks=pytest.mark.full) for n in (SEEDS, 2 * SEEDS))]
 
 
 @pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize(("dtype", "named"), KINDS)
-def test_form_has_the_value_of_its_expression(dtype, named, first):
+@pytest.mark.parametrize(("dtype", "named", "reach"), KINDS)
+def test_form_has_the_value_of_its_expression(dtype, named, reach, first):
     form_count = 0
     for seed in range(first, first + SEEDS):
         with jax.enable_x64(dtype == "float64"):
-            drawn = draw_form(seed, dtype, named)
+            drawn = draw_form(seed, dtype, named, reach)
             if drawn is None:
                 continue
             rng = np.random.default_rng(seed + 1)
@@ -183,3 +193,49 @@ def test_infinities_and_nan_are_in_the_same_elements(first):
         infinite = np.isinf(actual)
         np.testing.assert_array_equal(actual[infinite], value[infinite], err_msg=f"seed {seed}")
     assert planted > 8, (trials, planted)
+
+
+def draw_product(rng, xs, depth):
+    """Return a random product of the arrays `xs`, in which values divide themselves too."""
+    if depth == 0:
+        return xs[rng.integers(len(xs))]
+    left, right = draw_product(rng, xs, depth - 1), draw_product(rng, xs, rng.integers(depth))
+    products = [
+        lambda: left * right,
+        lambda: left / right,
+        lambda: -left * 4,
+        lambda: 0.5 / left,
+        lambda: left**-1,
+        lambda: (left + right) * right,
+        lambda: jnp.broadcast_to(left.max(-1, keepdims=True), left.shape) * right,
+    ]
+    return products[rng.integers(len(products))]()
+
+
+def test_factors_have_the_value_of_their_product():
+    """Zeros, infinities and NaN are in the same elements too."""
+    specials, divided = [0.0, math.inf, -math.inf, math.nan], 0
+    for seed in range(SEEDS):
+        with jax.enable_x64(True):
+            graph = trace(
+                lambda *xs, seed=seed: draw_product(np.random.default_rng(seed), xs, 5),
+                [jax.ShapeDtypeStruct((3, 4), "float64")] * 3,
+            )
+            canonicalize(graph)
+            parts = read_factors(peeled_view(graph.outputs[0]), Editor(graph))
+            views = [*parts.factors, *parts.divisors]
+            graph.outputs = [graph.outputs[0], *(view.base for view in views)]
+            rng = np.random.default_rng(seed + 3)
+            inputs = [rng.uniform(0.5, 1.5, (3, 4)) for _ in range(3)]
+            for array in inputs:
+                array.flat[rng.integers(12)] = specials[rng.integers(4)]
+            with np.errstate(all="ignore"):
+                actual, *bases = evaluate(graph, inputs, None, run_eagerly)
+                value = np.full((3, 4), parts.coefficient)
+                for number, (view, base) in enumerate(zip(views, bases, strict=True)):
+                    elements = view_elements(np.asarray(base), view, (3, 4))
+                    is_factor = number < len(parts.factors)
+                    value = value * elements if is_factor else value / elements
+        np.testing.assert_allclose(value, actual, rtol=1e-12, err_msg=f"seed {seed}")
+        divided += bool(parts.divisors)
+    assert divided > 3
