@@ -10,9 +10,9 @@ vary along these axes is moved out of it. Two values are equal, as real numbers,
 forms are equal.
 
 Floats are not real numbers: an infinity that is multiplied with a sum, or that cancels, may be NaN
-on one side only. The normal form records the views that were ``moved`` in this way. A recogniser
-that emits a value in another order checks that they are moderate (`may_move`). This is not
-necessary if the emitted operator computes the value itself.
+on one side only. The normal form records the views that were ``moved`` in this way. A value has no
+normal form if one of them is not in the polynomial any more, such as y in ``x + y - y`` and
+``x * y / y``. For an infinite y these are NaN, and an operator that is emitted for x is not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from converter.fuse import magnitudes
 from converter.fuse.match import MatchContext, operand
 from converter.fuse.polynomials import (
     EQUAL,
@@ -74,10 +73,12 @@ class NormalForm:
     moved: frozenset[View] = frozenset()
     slack: float = 0.0
 
-    def may_move(self, context: MatchContext) -> bool:
-        """Return True if all ``moved`` views have moderate numbers, so that the order makes no
-        difference."""
-        return all(magnitudes.may_move(view.base, context, allow_zero=True) for view in self.moved)
+    @property
+    def has_all_values(self) -> bool:
+        """Whether each ``moved`` view, or the same part of its base along other axes, is in the
+        polynomial."""
+        parts = {(id(view.base), view.starts) for view in all_views(self.terms)}
+        return all((id(view.base), view.starts) in parts for view in self.moved)
 
     def is_near(self, terms: Mapping[Monomial, float], margin: float = SUM_MARGIN) -> bool:
         """Return True if the polynomial has these coefficients by monomial, up to the rounding of
@@ -101,7 +102,9 @@ def normal_form(
     conversions: Conversions = "rounding",
     reach: Reach = "axes",
 ) -> NormalForm | None:
-    """Return a value as a polynomial, or None if it would have more than `MAX_TERMS` terms.
+    """Return a value as a polynomial, or None if it has none.
+
+    It has none if there would be more than `MAX_TERMS` terms, or if a view cancels in it.
 
     Arithmetic, roots, powers and sums of floats are taken apart, up to a depth of `MAX_DEPTH`
     operations. All other values are atoms of the polynomial. ``leaves`` are further values that are
@@ -111,9 +114,10 @@ def normal_form(
     key = normal_form, view, tuple(map(id, leaves)), conversions, reach
     if key not in context.memo:
         reader = _Reader({id(value) for value in leaves}, conversions, reach)
-        context.memo[key] = reader.of(view, MAX_DEPTH)
-    form: NormalForm | None = context.memo[key]
-    return form
+        form = reader.of(view, MAX_DEPTH)
+        context.memo[key] = form if form is not None and form.has_all_values else None
+    found: NormalForm | None = context.memo[key]
+    return found
 
 
 # ------------------------------------------------------------------------------------------ values

@@ -192,6 +192,9 @@ GROUPS = {
         "root mean square of another": lambda x, y: y * lax.rsqrt(mean(x**2) + 1e-3),
         "root mean cube": lambda x, y: x * lax.rsqrt(mean(abs(x) ** 3) + 1e-3),
         "root of another count": lambda x, y: x * lax.rsqrt((x**2).sum(1)[:, None] / 7 + 1e-3),
+        "mean with a summand that cancels": lambda x, y: (
+            (x - mean(x + y - y)) * lax.rsqrt(x.var(1)[:, None] + 1e-3)
+        ),
     },
     "Attention": {
         "along queries": lambda x, y: weighted(x, y, axis=0)[0],

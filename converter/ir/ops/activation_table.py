@@ -383,6 +383,7 @@ GELU = ActivationRow(
         "gelu of a sum": lambda x, y: 0.5 * x * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (x + x[:1]))),
         "gelu, shifted": lambda x, y: (x + 1) * 0.5 * (1 + lax.erf(x / 2**0.5)),
         "gelu, huge": lambda x, y: x * 1e20 * (1 + lax.erf(x / 2**0.5)) * 5e-21,
+        "gelu, a summand that cancels": lambda x, y: x / 2 * (1 + lax.erf((x + y - y) / 2**0.5)),
     },
     deviation="a GELU is off by up to 1e-6, which far below zero is all of it",
     absolute_functions=(pointwise.erfc,),

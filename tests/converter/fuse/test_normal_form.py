@@ -195,6 +195,41 @@ def test_infinities_and_nan_are_in_the_same_elements(first):
     assert planted > 8, (trials, planted)
 
 
+@pytest.mark.parametrize("first", FIRST)
+def test_infinities_are_not_lost(first):
+    """Where the expression is not finite, the polynomial is not finite either."""
+    planted = 0
+    for seed, special in itertools.product(range(first, first + SEEDS), (math.inf, math.nan)):
+        with jax.enable_x64(True):
+            drawn = draw_form(seed, "float64", False)
+            if drawn is None:
+                continue
+            rng = np.random.default_rng(seed + 3)
+            inputs = [rng.uniform(0.5, 1.5, shape) for shape in SHAPES]
+            inputs[rng.integers(3)][:] = special
+            actual, value, _, _ = drawn[1](inputs)
+        planted += not np.isfinite(actual).all()
+        assert not np.isfinite(value[~np.isfinite(actual)]).any(), f"seed {seed}"
+    assert planted > 8
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        lambda x, y: x + y - y,
+        lambda x, y: x * y / y,
+        lambda x, y: (x + y) * 2 - 2 * y,
+        lambda x, y: jnp.sum(x * y[:1, :1]) / y[:1, :1],
+        lambda x, y: x / (y * y) * jnp.square(y),
+        lambda x, y: x + 0 * (y * x),
+    ],
+)
+def test_values_that_cancel_have_no_normal_form(lose):
+    graph = trace(lose, [jax.ShapeDtypeStruct((3, 4), np.float32)] * 2)
+    canonicalize(graph)
+    assert normal_form(peeled_view(graph.outputs[0]), Editor(graph)) is None
+
+
 def draw_product(rng, xs, depth):
     """Return a random product of the arrays `xs`, in which values divide themselves too."""
     if depth == 0:
