@@ -1,4 +1,4 @@
-"""`zoo.embed` and `zoo.search`. Libraries for datasets are imported when they are called."""
+"""`zoo.embed` and `zoo.search`. A call imports the libraries for datasets."""
 
 import os
 from collections.abc import Sequence

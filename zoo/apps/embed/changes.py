@@ -141,6 +141,8 @@ def _list_units(source: StatedSource, skipped_files: Counter[str]) -> Iterator[S
 
 
 def _subtract(pictures: pa.Table, others: pa.Table, columns: list[str]) -> pa.Table:
-    """Return the rows of `pictures` that are not in `others`. Rows are compared by these
-    columns."""
+    """Return the rows of `pictures` that are not in `others`, in order.
+
+    Rows are compared by these columns. Null is not equal to null.
+    """
     return pictures.join(others.select(columns), columns, join_type="left anti", use_threads=False)

@@ -71,13 +71,14 @@ def make_dataset(request: EmbedRequest, progress: Progress) -> EmbedResult:
                     f"first, without {parameter('append_model')}."
                 )
             description, column = dataset.description.append_network(description)
-            columns = replace(columns, column=column)
+            extra = description.extra if column == VECTOR else ()
+            columns = replace(columns, extra=extra, column=column)
         if dataset is None or request.force:
             dataset = Dataset.create(request.out, columns.schema(), description)
         dataset.check(description, columns.column)
         progress.stage("looking for pictures")
         changes = Changes(dataset.table, description.sources, request.shard)
-        _check_changes(dataset, changes, request)
+        _check_changes(dataset, changes, request, columns.column)
         dataset.set_description(description, columns.schema().field(columns.column))
         run = Run(dataset, changes, columns, progress)
         run.work(request)
@@ -110,12 +111,13 @@ def _describe(columns: RowColumns, request: EmbedRequest) -> Description:
     )
 
 
-def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) -> None:
+def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest, column: str) -> None:
     """Check that all models of a dataset will have vectors of the same pictures.
 
-    **Raises** `BadOutput` if a model is to be appended and there are new or missing pictures. It is
-    also raised if the dataset has appended models, the run appends none, and pictures have changed
-    or rows would be removed.
+    `column` is the column of the model's vectors. **Raises** `BadOutput` if a model is to be
+    appended and there are new or missing pictures. It is also raised if the dataset has appended
+    models, the run computes vectors of the first model, and pictures have changed or rows would be
+    removed.
     """
     appended = dataset.description.appended
     if request.append_model and (changes.has_new or changes.has_missing):
@@ -124,7 +126,7 @@ def _check_changes(dataset: Dataset, changes: Changes, request: EmbedRequest) ->
             f"to date first, without {parameter('append_model')} and with {parameter('prune')}."
         )
     changes_rows = len(changes.changed) or (request.prune and changes.has_missing)
-    if appended and not request.append_model and changes_rows:
+    if appended and column == VECTOR and changes_rows:
         columns = ", ".join(network.column for network in appended)
         raise BadOutput(
             f"{dataset.path} was made of other pictures than there are now, and has {columns} of "

@@ -178,6 +178,15 @@ def test_another_model_is_refused(tmp_path, stub, pictures):
         package.embed(folder, model=other, out=tmp_path / "own.lance", force=True)
 
 
+def test_the_first_model_keeps_further_columns(tmp_path, stub, pictures):
+    """A run that appends the model of the dataset brings all columns up to date."""
+    folder, out = folders.write(tmp_path / "in", pictures), tmp_path / "x.lance"
+    package.embed(folder, model=stub, out=out, extra=["thumbnail"])
+    (folder / [*pictures][3]).write_bytes(pictures[[*pictures][4]])
+    package.embed(folder, model=stub, out=out, append_model=True)
+    assert all(row["thumbnail"] for row in rows(out).values())
+
+
 def test_a_model_is_appended(zoo, tmp_path, stub, pictures):
     """Its vectors lie in a column beside; the rows, and what was computed before, stay."""
     folder, out = folders.write(zoo.here / "in", pictures), zoo.here / "x.lance"
@@ -197,8 +206,9 @@ def test_a_model_is_appended(zoo, tmp_path, stub, pictures):
     assert (said["pictures"], said["errors"], said["computed"]) == (40, 3, 38)
     assert zoo.json(*command, code=1)["computed"] == 0
     package.embed(folder, model=third, append_model=True, **asked)
-    with pytest.raises(BadOutput, match="other pictures than there are now, and has vector_dino"):
-        package.embed(folder, model=stub, **asked)
+    for appends in (False, True):
+        with pytest.raises(BadOutput, match="other pictures than there are now, and has vector_d"):
+            package.embed(folder, model=stub, append_model=appends, **asked)
     found, about = rows(out), describe(out)
     assert all(path.read_bytes() == data for path, data in before.items())
     assert {key: first[key] for key in first} == {
