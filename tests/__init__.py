@@ -13,7 +13,8 @@ FLAGS = ["--xla_llvm_disable_expensive_passes=true", "--xla_backend_optimization
 if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # later versions reject the flag
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
-# The workers share the cores. Threads of PyTorch that wait for work would spin.
+# The workers share the cores. Threads of PyTorch that wait for work would spin. The variable also
+# limits OpenBLAS and Arrow: measure speed in a process that does not import `tests`.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="jax-cache-")

@@ -45,8 +45,8 @@ NAMES = (
     *("dinov3_vith16plus", "dinov3_vit7b16", "dinov2_vitg14_reg", "convnext_tiny"),
     *("convnextv2_atto", "tipsv2_vitb14"),
 )
-"""One model of each family whose files several libraries write, and models whose tensors differ
-from those of their family."""
+"""Models whose files several libraries write: most of `ONE_OF_EACH`, and models whose tensors
+differ from those of their family."""
 
 TRANSFORMERS = {
     "clip": clip,

@@ -153,7 +153,8 @@ def _update(chosen: Mapping[str, Convert], known: Iterable[str], resume: bool) -
         write(counts)
         jax.clear_caches()
         print(f"{min(start + BATCH, len(remaining))} of {len(remaining)}", flush=True)
-    record("tests/fusion_counts.json")
+    if set(remaining) == names:
+        record("tests/fusion_counts.json")
 
 
 def _compare(chosen: Mapping[str, Convert]) -> None:

@@ -3,10 +3,11 @@
     python -m tests.generated                   print the stale files, each with its command
     python -m tests.generated --record FILE...  record the present inputs of these files
 
-A command that writes a file records the digest of its inputs, in `generated.json`. Use `--record`
-if a change of the inputs does not affect the file. `test_generated.py` compares the recorded
-digests with the present inputs. A digest ignores comments, docstrings and formatting, and has only
-the code of a notebook.
+A command that writes a file records the digest of its inputs, in `generated.json`. A command that
+writes a part of a file records nothing. Use `--record` after it, or if a change of the inputs does
+not affect the file. `test_generated.py` compares the recorded digests with the present inputs. The
+digest of a Python file does not depend on comments, docstrings and formatting. The digest of a
+notebook depends on its code only.
 
 A file that a test compares with its source in milliseconds needs no digest: `manifest.schema.json`,
 `runtimes.md`, `models.md`, `performance.md`, and the tables of `own-checkpoints.md`, `answers.md`
@@ -91,13 +92,16 @@ FILES = (
 def digest(row: Generated) -> str:
     """Return the digest of a row's inputs."""
     hashed = hashlib.sha256()
-    for path in (path for pattern in row.inputs for path in matching(pattern)):
-        hashed.update(f"{path.relative_to(ROOT)}\n{content(path)}\n".encode())
+    for path in (path for pattern in row.inputs for path in find_files(pattern)):
+        hashed.update(f"{path.relative_to(ROOT)}\n{digested_text(path)}\n".encode())
     return hashed.hexdigest()[:16]
 
 
-def matching(pattern: str) -> list[Path]:
-    """Return the files of a pattern, at least one. Test modules have to be named."""
+def find_files(pattern: str) -> list[Path]:
+    """Return the files that match a pattern. Test modules match only if the pattern names them.
+
+    **Raises** `AssertionError` if no file matches.
+    """
     paths = [
         path
         for path in sorted(ROOT.glob(pattern))
@@ -107,9 +111,12 @@ def matching(pattern: str) -> list[Path]:
     return paths
 
 
-def content(path: Path) -> str:
-    """Return the text of a file without what does not matter: of Python without formatting,
-    comments and docstrings; of a notebook the code."""
+def digested_text(path: Path) -> str:
+    """Return the part of a file that its digest contains.
+
+    For Python, it is the syntax tree without docstrings. For a notebook, it is the source of the
+    code cells. For other files, it is the full text.
+    """
     text = path.read_text()
     if path.suffix == ".ipynb":
         cells = json.loads(text)["cells"]
@@ -141,15 +148,24 @@ def read() -> tuple[str, Digests]:
 
 
 def record(*paths: str) -> None:
-    """Record the present inputs of files that were written, and delete digests without a row."""
-    recorded = read()[1]
+    """Record the present inputs of files that were written, and delete digests without a row.
+
+    The digests of all files are those of one version of Python. **Raises** `SystemExit` if the
+    other files were recorded with another version.
+    """
+    python, recorded = read()
+    if python not in ("", PYTHON) and {row.path for row in FILES} - {*paths}:
+        raise SystemExit(
+            f"the digests were recorded with Python {python}, and this is {PYTHON}: use Python "
+            f"{python}, or name all files after `python -m tests.generated --record`."
+        )
     inputs = {
         row.path: digest(row) if row.path in paths else recorded.get(row.path, "") for row in FILES
     }
     RECORD.write_text(json.dumps({"python": PYTHON, "inputs": inputs}, indent=1) + "\n")
 
 
-def stale() -> Iterator[str]:
+def find_stale() -> Iterator[str]:
     """Yield a sentence for each file whose inputs are not the recorded ones."""
     recorded = read()[1]
     for row in FILES:
@@ -163,7 +179,7 @@ def main() -> None:
     parser.add_argument("--record", nargs="+", choices=paths, default=[], metavar="FILE")
     if written := parser.parse_args().record:
         record(*written)
-    print("\n".join(stale()) or "no file is stale")
+    print("\n".join(find_stale()) or "no file is stale")
 
 
 if __name__ == "__main__":

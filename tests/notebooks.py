@@ -117,4 +117,5 @@ if __name__ == "__main__":
             with tempfile.TemporaryDirectory() as folder:
                 nbformat.write(run(path, Path(folder)), path)
             print(path.name, f"{path.stat().st_size / 1e3:.0f} KB")
-    record("notebooks")
+    if not sys.argv[1:]:
+        record("notebooks")

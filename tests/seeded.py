@@ -132,14 +132,14 @@ ONE_OF_EACH = (
     *("swinv2_base_window12to16_192to256", "eomt_dinov3_coco_panoptic_small_640"),
     *("dinov2_vits14_ade20k_ms", "vit_digits", "rf_detr_nano", "deimv2_s"),
 )
-"""One of the smallest models of each family."""
+"""Models of most families that take pictures. Small ones if their parts do not differ."""
 
 REPRESENTATIVES = (
     *ONE_OF_EACH,
     *("dinov3_vit7b16", "dinov2_vitg14_reg", "tips_vitg14_lr", "depth_anything_v2_outdoor_vits"),
     "dinov2_vits14_voc2012_linear",
 )
-"""One model of each family, and models that are built in another way."""
+"""The models of `ONE_OF_EACH`, and models that are built in another way."""
 
 
 def others(entry: ModelInfo) -> dict[str, Config]:

@@ -4,7 +4,7 @@ from tests.walks import NETWORK, PICTURE, walk_request
 
 
 def test_a_picture_is_embedded_in_few_steps(tmp_path):
-    """The network is opened before, in a part of its own."""
+    """The steps that open the network are counted in a separate part."""
     parts = walk_request("embed", tmp_path).parts
     picture, network = parts[PICTURE], parts[NETWORK]
     assert len(picture.steps) <= 25 and picture.returns <= 10, [*picture.steps]

@@ -126,6 +126,7 @@ def _operators_at(use: Use, opset: int) -> str:
 
 
 def refusals(names: set[str]) -> str:
+    """Return the table of reasons, each with the refused primitives of these names."""
     by_reason: dict[str, list[str]] = {}
     for name in sorted(names):
         by_reason.setdefault(REFUSAL_REASONS[name], []).append(f"`{name}`")

@@ -89,7 +89,7 @@ ROWS = [
     Row("PReLU", plain(nn.PReLU)),
     Row("Dropout", plain(nn.Dropout, inference=True)),
     Row("Embedding", of(nn.Embedding, 7, 4), ((("B",), np.int32),)),
-    Row("ModelState", batched(tied, logits), ((("B",), np.int32),)),
+    Row("Shared", batched(tied, logits), ((("B",), np.int32),)),
     *spaces(nn, of, "Conv{}d", 4, 6, 3, stride=2, shapes=CHANNELS),
     *spaces(nn, of, "ConvTranspose{}d", 4, 6, 3, stride=2, shapes=CHANNELS),
     Row("Conv", of(nn.Conv, 2, 4, 6, (3, 2), groups=2, dilation=2), CHANNELS[2]),

@@ -253,20 +253,20 @@ def _entry(d: Drawn) -> Result:
     return Result(Applied(ops.select_index, [x], params, lambda v: [(v.shape[:-1], v.dtype)]))
 
 
-signed = partial(cases_of, keeps_signs=True)
-"""Return a case for each draw of an operation that keeps the signs of zeros."""
+cases_with_signs = partial(cases_of, keeps_signs=True)
+"""`cases_of` for operations that keep the signs of zeros."""
 
 CASES: dict[Op, Sequence[LoweringCase]] = {
-    ops.reshape: signed(_moved(ops.reshape), _reshaped),
-    ops.transpose: signed(_moved(ops.transpose)),
-    ops.broadcast_in_dim: signed(_moved(ops.broadcast_in_dim), _broadcasted),
-    ops.concatenate: signed(_concatenated),
-    ops.slice: signed(_moved(ops.slice), _sliced),
-    ops.rev: signed(_moved(ops.rev)),
-    ops.pad: signed(_moved(ops.pad), _padded, _padded_to_size),
-    ops.split: signed(_split),
-    ops.tile: signed(_tiled),
-    ops.iota: signed(_counted),
+    ops.reshape: cases_with_signs(_moved(ops.reshape), _reshaped),
+    ops.transpose: cases_with_signs(_moved(ops.transpose)),
+    ops.broadcast_in_dim: cases_with_signs(_moved(ops.broadcast_in_dim), _broadcasted),
+    ops.concatenate: cases_with_signs(_concatenated),
+    ops.slice: cases_with_signs(_moved(ops.slice), _sliced),
+    ops.rev: cases_with_signs(_moved(ops.rev)),
+    ops.pad: cases_with_signs(_moved(ops.pad), _padded, _padded_to_size),
+    ops.split: cases_with_signs(_split),
+    ops.tile: cases_with_signs(_tiled),
+    ops.iota: cases_with_signs(_counted),
     ops.dim_as_value: [LoweringCase(lambda d: [_size(d) for _ in range(d.integer(4, 9))])],
-    ops.select_index: signed(_entry),
+    ops.select_index: cases_with_signs(_entry),
 }

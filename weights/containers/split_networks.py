@@ -47,8 +47,11 @@ FILE_ENDINGS = {TEXTS: "_text.npz", IMAGES: "_vision.npz"}
 
 
 def find_first_files(folder: Path) -> list[Path]:
-    """Return the files in a folder of which each belongs to a further file: heads without a
-    backbone, and text towers that also have their image tower. Both kinds are sorted by name."""
+    """Return the files in a folder that are opened together with another file: heads without a
+    backbone, and text towers whose image tower is in the folder.
+
+    Heads come first. Each kind is sorted by name.
+    """
     heads = [path for path in sorted(folder.glob("*.pth")) if HEAD_FILE_NAME.fullmatch(path.name)]
     texts = sorted(folder.glob("*" + FILE_ENDINGS[TEXTS]))
     return [*heads, *filter(find_vision_tower, texts)]
