@@ -33,9 +33,9 @@ from zoo.common.runtime import ERRORS
 REFUSED = (NotImplementedError, TypeError, ValueError, converter.ConverterError, *ERRORS)
 """Errors that JAX, the converter or ONNX Runtime raise for a program or for drawn inputs."""
 
-PROGRAMS_OF_A_CACHE = 100
-"""Number of programs after which the compiled functions of JAX are deleted. A process may map only
-so many pieces of memory."""
+PROGRAMS_PER_CACHE = 100
+"""Number of programs after which JAX's compiled functions are deleted. Each uses memory mappings,
+and the system limits their number in a process."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def main() -> None:
     names = [name for name in PROGRAMS if name.startswith(options.only)][:: options.every]
     rows = list[Row]()
     for index, name in enumerate(names):
-        if index % PROGRAMS_OF_A_CACHE == 0:
+        if index % PROGRAMS_PER_CACHE == 0:
             print(f"{index} of {len(names)}: {name}", file=sys.stderr, flush=True)
             jax.clear_caches()
         try:

@@ -73,12 +73,13 @@ class NormalForm:
     moved: frozenset[View] = frozenset()
     slack: float = 0.0
 
-    @property
-    def has_all_values(self) -> bool:
-        """Whether each ``moved`` view, or the same part of its base along other axes, is in the
-        polynomial."""
-        parts = {(id(view.base), view.starts) for view in all_views(self.terms)}
-        return all((id(view.base), view.starts) in parts for view in self.moved)
+    def has_all_values(self, rank: int) -> bool:
+        """Return True if the elements of each ``moved`` view are in the polynomial (`_covers`).
+
+        ``rank`` is the number of axes of the value.
+        """
+        parts = all_views(self.terms)
+        return all(any(_covers(part, view, rank) for part in parts) for view in self.moved)
 
     def is_near(self, terms: Mapping[Monomial, float], margin: float = SUM_MARGIN) -> bool:
         """Return True if the polynomial has these coefficients by monomial, up to the rounding of
@@ -92,6 +93,22 @@ class NormalForm:
             abs(self.terms[monomial] - number) <= (EQUAL + margin * self.slack) * abs(number)
             for monomial, number in terms.items()
         )
+
+
+def _covers(part: View, other: View, rank: int) -> bool:
+    """Return True if each element of a value depends on all elements of ``part`` on which it would
+    depend through ``other``.
+
+    ``rank`` is the number of axes of the value. Later axes of the views are summed.
+    """
+    if part.base is not other.base or part.starts != other.starts:
+        return False
+    positions = {group: i for i, group in enumerate(part.groups) if group}
+    return all(
+        positions.get(group, -1) >= rank or positions.get(group) == i
+        for i, group in enumerate(other.groups)
+        if group
+    )
 
 
 def normal_form(
@@ -115,7 +132,8 @@ def normal_form(
     if key not in context.memo:
         reader = _Reader({id(value) for value in leaves}, conversions, reach)
         form = reader.of(view, MAX_DEPTH)
-        context.memo[key] = form if form is not None and form.has_all_values else None
+        is_complete = form is not None and form.has_all_values(len(view.groups))
+        context.memo[key] = form if is_complete else None
     found: NormalForm | None = context.memo[key]
     return found
 

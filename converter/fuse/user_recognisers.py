@@ -6,21 +6,21 @@ converter's own recognisers. A function that is registered for calls is tried be
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from converter.errors import SpecError
 from converter.fuse.match import Recogniser, recogniser_from
 from converter.fuse.spelling import Spelling, operations_of
 from converter.ir import Node, ops
-from converter.ir.activation_row import MODERATE, ActivationForm
+from converter.ir.activation_row import MODERATE, ActivationForm, Condition
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.opsets import OLDEST_OPSET
 
 Function: TypeAlias = Callable[..., Any]
 
-ALL_NUMBERS = replace(MODERATE, accepts=lambda **numbers: True)
+ALL_NUMBERS = Condition(lambda **numbers: True, MODERATE.text, refused=None)
 """The condition of users' formulas. Only arrays have to be moderate."""
 
 _BROADCASTS = frozenset({ops.broadcast_in_dim, ops.reshape})

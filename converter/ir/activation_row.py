@@ -15,13 +15,13 @@ class Condition:
       array. It returns True if the formula with these numbers may be replaced.
     - `text`: describes the accepted numbers in the report, such as "for slopes between 0 and 1". If
       it is empty, refused numbers are not reported.
-    - `refused`: a number that is not accepted as the value of all arguments. It is an example for
-      tests.
+    - `refused`: a number that `accepts` refuses if every argument has it; None if it accepts all
+      numbers. It is an example for tests.
     """
 
     accepts: Callable[..., bool]
     text: str
-    refused: float
+    refused: float | None
 
 
 def _are_moderate(**numbers: float | None) -> bool:
@@ -74,7 +74,7 @@ class ActivationRow:
       tests.
     - `examples`: functions of libraries and of users that the operation replaces, for tests.
     - `near_misses`: functions that resemble the activation and are not replaced, by the difference.
-      They are for tests.
+      They take ``x``, and for GELU a second operand. They are for tests.
 
     The operator in comparison with JAX:
 

@@ -29,7 +29,8 @@ class Report:
         near_misses: structures that were nearly fused, with the reason why they were not.
         deviations: sentences about nodes whose results may differ from JAX, and for which inputs
             they do.
-        untaken: branches and bounds that no sample reached when the file was verified.
+        untaken: sentences about branches and bounds that no sample reached when the file was
+            verified, and about samples that were left out because a loop does not end on them.
         absolute_functions: JAX's operations whose results have an absolute error in the file, as a
             deviation says. Each name has the magnitude of a result whose rounding error is as
             large.

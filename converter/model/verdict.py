@@ -190,8 +190,9 @@ class Verdict(dict[str, Errors]):
     by output. Errors exclude open elements that are accepted, and right elements for which rounding
     decides whether they are finite (``Elements.rounding_decides``), so that a file that passed has
     no infinite error. ``samples`` is the number of inputs that were tried. ``untaken`` contains a
-    sentence for each branch, number of loop iterations and index bound that none of them reached;
-    the file is not verified there.
+    sentence for each branch, number of loop iterations and index bound that none of them reached,
+    and for each sample that was left out because a loop does not end on it. The file is not
+    verified there.
     """
 
     def __init__(self, samples: int = 0, untaken: Sequence[str] = ()) -> None:

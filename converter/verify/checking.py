@@ -87,9 +87,10 @@ def check(
 
     Raises:
         CheckError: the inputs or outputs do not fit the model, there are no inputs and ``model`` is
-            not an export, JAX cannot evaluate the function, or ONNX Runtime cannot run the model.
-            Also if the model does not pass, and the function returns other numbers when it is
-            called again on the same inputs. A model that merely does not pass raises no error.
+            not an export, JAX cannot evaluate the function, a loop ends on no drawn inputs, or ONNX
+            Runtime cannot run the model. Also if the model does not pass, and the function returns
+            other numbers when it is called again on the same inputs. A model that merely does not
+            pass raises no error.
     """
     cases, coverage = draw_cases(model, fn, inputs, seed, accept_open)
     verdict = Verdict(coverage.tried, coverage.untaken())
@@ -130,8 +131,8 @@ def draw_cases(
         loop iterations and side of an index bound whether a sample took it.
 
     Raises:
-        CheckError: the inputs do not fit the model, JAX cannot evaluate the function, or there are
-            no inputs and ``model`` is no export, or a loop ends on no drawn inputs.
+        CheckError: the inputs do not fit the model, JAX cannot evaluate the function, a loop ends
+            on no drawn inputs, or there are no inputs and ``model`` is no export.
     """
     interface = model.interface if isinstance(model, Export) else Interface()
     call = interface.wrap(fn)

@@ -52,12 +52,15 @@ def keep_ending_samples(
                 "which are left out"
             )
     if not kept:
-        raise CheckError(f"{sentences[0]}, as are all others: pass inputs for which it ends")
+        raise CheckError(
+            f"the loop at {lines} takes more than {MAX_TURNS:,} turns, or never ends, on all drawn "
+            "inputs: pass inputs on which it takes fewer turns"
+        )
     return kept, sentences
 
 
 def _ends(traced: Graph, params: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> bool:
     """Return True if every ``while`` loop of a graph ends within ``MAX_TURNS`` turns on these
     inputs."""
-    _, turns = evaluate_bounded(traced, arrays, params, run_node, MAX_TURNS)
-    return int(turns) < MAX_TURNS
+    _, turns = evaluate_bounded(traced, arrays, params, run_node, MAX_TURNS + 1)
+    return int(turns) <= MAX_TURNS

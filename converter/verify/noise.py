@@ -5,7 +5,7 @@ the terms of a sum cancel, its relative error is large, while the relative error
 small. The graph is therefore evaluated several times. In each evaluation, the result of every step
 is changed at random by up to two units in the last place. An element may differ by the spread of
 these evaluations (stochastic arithmetic; Vignes, 2004, doi:10.1023/B:NUMA.0000049483.75679.ce).
-``converter.verify.perturber`` evaluates one step.
+``converter.verify.perturber`` evaluates one node.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -120,19 +120,16 @@ class PerturbedEvaluation:
         return frozenset(node for node in sums if node.op.rounding is Rounding.SUMS)
 
     @cached_property
-    def _rounded_nodes(self) -> frozenset[Node]:
-        """The nodes whose results may contain a rounding error: those that round, and those that
-        read such a result or an input of a body."""
-        rounded_nodes = set[Node]()
+    def _rounded_values(self) -> frozenset[int]:
+        """The ids of the values that may contain a rounding error: inputs of bodies, results of
+        nodes that round, and results of nodes that read such a value."""
         graph_inputs = {id(v) for v in self._graph.inputs}
+        rounded = set[int]()
         for node in all_nodes(self._graph):
-            is_rounded = node.op.rounding is not Rounding.NONE or any(
-                v.node in rounded_nodes or (v.kind == "input" and id(v) not in graph_inputs)
-                for v in node.inputs
-            )
-            if is_rounded:
-                rounded_nodes.add(node)
-        return frozenset(rounded_nodes)
+            rounded |= {id(v) for v in node.inputs if v.kind == "input"} - graph_inputs
+            if node.op.rounding is not Rounding.NONE or any(id(v) in rounded for v in node.inputs):
+                rounded |= {id(v) for v in node.outputs}
+        return frozenset(rounded)
 
     @cached_property
     def params(self) -> Mapping[str, Any]:
@@ -155,7 +152,7 @@ class PerturbedEvaluation:
             args: Sequence[Any], params: Mapping[str, Any], pool: Any, max_iterations: Any
         ) -> Any:
             perturber = Perturber(
-                pool, self._divided_sums, self._rounded_nodes, self._absolute_functions
+                pool, self._divided_sums, self._rounded_values, self._absolute_functions
             )
             return evaluate_bounded(graph, args, params, perturber, max_iterations)
 

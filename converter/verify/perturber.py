@@ -1,9 +1,9 @@
-"""Evaluate one step of a graph with random rounding errors.
+"""Evaluate one node of a graph with random rounding errors.
 
 XLA flushes subnormal results to zero and other runtimes do not. Such results are therefore zero in
-some of the evaluations. The perturbation is applied to the result of a step. If a step rounds
+some of the evaluations. The perturbation is applied to the result of a node. If a node rounds
 several times internally, the perturbation is also applied to its operands, which bounds the effect
-of these rounding errors (backward error), and sums are evaluated in a different order. Steps that
+of these rounding errors (backward error), and sums are evaluated in a different order. Nodes that
 only select numbers are not perturbed, and neither is arithmetic on numbers with few digits.
 """
 
@@ -27,7 +27,7 @@ from converter.ir.op import Linear, Rounding, Vectors
 from converter.jax_versions import enable_x64
 
 MAX_UNITS = 2
-"""Largest perturbation of a step, in units in the last place."""
+"""Largest perturbation of the result of a node, in units in the last place."""
 
 MIN_DOT_TERMS, MAX_DOT_TERMS = 1024, 1 << 22
 """A matrix product with at least ``MIN_DOT_TERMS`` terms in each sum and at most ``MAX_DOT_TERMS``
@@ -38,7 +38,7 @@ POOL_SIZE = 1 << 16
 
 NODE_STRIDE, STEP_STRIDE = 977, 7919
 """Distances between the offsets of consecutive nodes, and of consecutive steps of a scan. They are
-prime, so that offsets rarely repeat."""
+odd, so that the offsets repeat only after ``POOL_SIZE // 2`` nodes or steps."""
 
 
 class Perturber(SteppedApply):
@@ -53,7 +53,7 @@ class Perturber(SteppedApply):
         pool: array of random numbers in units in the last place.
         divided_sums: nodes that compute a sum which is divided afterwards. Their results are
             perturbed even if all terms have few digits.
-        rounded_nodes: nodes whose results may contain a rounding error.
+        rounded_values: ids of the values that may contain a rounding error.
         absolute_functions: operations by name, with a magnitude for each. Smaller results are
             perturbed as much as results of this magnitude.
     """
@@ -62,12 +62,12 @@ class Perturber(SteppedApply):
         self,
         pool: Any,
         divided_sums: frozenset[Node],
-        rounded_nodes: frozenset[Node],
+        rounded_values: frozenset[int],
         absolute_functions: Mapping[str, float],
     ) -> None:
         self._pool = pool
         self._divided_sums = divided_sums
-        self._rounded_nodes = rounded_nodes
+        self._rounded_values = rounded_values
         self._absolute_functions = absolute_functions
         self._call_counter = count()
         self._scan_offset: Any = None
@@ -309,9 +309,8 @@ class Perturber(SteppedApply):
         magnitudes = [abs(x) for x in perturbed]
         absorbed = (abs(result) == magnitudes[0]) | (abs(result) == magnitudes[1])
         result = self._np.where(absorbed, result, self._perturb_elements(result, is_exact))
-        if not is_float(result.dtype) or self._rounded_nodes.isdisjoint(
-            v.node for v in node.inputs
-        ):
+        is_exact_sum = self._rounded_values.isdisjoint(id(v) for v in node.inputs)
+        if is_exact_sum or not is_float(result.dtype):
             return result
         rounding_error = 2 * MAX_UNITS * float(jnp.finfo(result.dtype).eps) * magnitudes[0]
         is_cancelled = (abs(result) <= rounding_error.astype(result.dtype)) & ~absorbed

@@ -102,8 +102,8 @@ def draw_steered_samples(
         allows_extra: False to treat every function as a large one.
 
     Returns:
-        Names and inputs of the samples, and their coverage. The coverage has no sides if the sides
-        cannot be observed.
+        Names and inputs of the samples, without those on which a loop does not end, and their
+        coverage. The coverage has no sides if the sides cannot be observed.
 
     Raises:
         CheckError: no sizes of named dimensions are allowed (``Sampler.sizes``), or a loop ends on

@@ -1,10 +1,12 @@
 """Values, constants and indices at the edges of their range.
 
-Floats become integers, sums and products leave their dtype, and indices break their promise. The
-file has the bits of JAX, except where a case states a tolerance.
+Floats become integers, sums and products leave their dtype, and indices break their promise.
+Integers are equal to those of JAX. Floats are equal in cases with `tolerance=0`, and elsewhere
+agree up to rounding.
 """
 
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import jax
@@ -36,6 +38,10 @@ def narrowed(dtype: str) -> Callable[..., Any]:
     return lambda x: x.astype(getattr(jnp, dtype)).astype(jnp.float32)
 
 
+def narrowed_twice(first: str, second: str) -> Callable[..., Any]:
+    return lambda x: narrowed(second)(x.astype(getattr(jnp, first)))
+
+
 def conversions_of_constants(x):
     byte = jnp.array([300.0, -5.0, jnp.nan, jnp.inf, 77.9]).astype(jnp.uint8)
     words = jnp.array([3e9, -3e9, jnp.nan, -jnp.inf, 2.0**31]).astype(jnp.int32)
@@ -48,6 +54,9 @@ with np.errstate(over="ignore"):
         *(Case(f"{source} to {target}", narrowed(target), (FLOATS_OUT_OF_RANGE.astype(source),),
                tolerance=0, tags=EXACT, since="0.10")
           for source in ("float32", "float16") for target in NARROW),
+        *(Case(f"{source} to {target}", narrowed_twice(source, target), (FLOATS_OUT_OF_RANGE,),
+               tolerance=0, tags=EXACT, since="0.10")
+          for source, target in permutations(("float8_e5m2", "float8_e4m3fn"))),
         Case("conversion in range",
              lambda x: jnp.floor(jnp.clip(x.astype(jnp.float32), 0.0, 254.5)).astype(jnp.uint8),
              (np.arange(12, dtype=np.int32),), ops={"Where": 0, "IsNaN": 0}, tags=EXACT),
@@ -57,7 +66,7 @@ with np.errstate(over="ignore"):
 # --------------------------------------------------------------------------------------- integers
 
 
-def whole_range(dtype: str) -> np.ndarray:
+def full_range(dtype: str) -> np.ndarray:
     """Return random integers of the full range of a dtype: [3, 7]."""
     info = np.iinfo(dtype)
     return np.random.default_rng(3).integers(info.min, info.max, (3, 7), dtype, endpoint=True)
@@ -88,10 +97,16 @@ LARGE_UINT32 = np.array([[5, 2, 4294967295], [1, 4000000000, 3]], np.uint32)
 DIVIDENDS = np.array([-(2**31), 5, 0, -7, 2**31 - 1, 12], np.int32)
 BASES = np.array([1.5, -2.0, 3.0, 0.5], np.float32)
 CONVOLVED = [60 * np.random.default_rng(3).standard_normal(s) for s in ((2, 4, 9, 7), (6, 2, 3, 5))]
-ONLY_DIVISION = dict.fromkeys(("Abs", "Cast", "Equal", "Less", "Mul", "Sub", "Where"), 0)
+ONLY_DIVISION = dict.fromkeys(
+    (
+        *("Abs", "Add", "And", "Cast", "Ceil", "Clip", "Equal", "Floor", "Greater", "Less", "Max"),
+        *("Min", "Mul", "Neg", "Not", "Or", "Sign", "Sub", "Where", "Xor"),
+    ),
+    0,
+)
 
 INTEGERS = [
-    *(Case(f"reductions of {dtype}", reductions, (whole_range(dtype),), x64=True, tags=EXACT)
+    *(Case(f"reductions of {dtype}", reductions, (full_range(dtype),), x64=True, tags=EXACT)
       for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")),
     Case("order of uint64", order, (LARGE_UINT64,), x64=True, tags=EXACT),
     Case("parameters of uint32", of_uint32_parameters, ((2,),), params=LARGE_UINT32, tags=DEFAULT),

@@ -18,7 +18,8 @@ Array = jax.Array
 # ------------------------------------------------------------------------------------------- clips
 
 _ARE_ORDERED = Condition(lambda low, high: low <= high, "", np.nan)
-"""Only then do min(max(x, low), high) and max(min(x, high), low) agree."""
+"""low <= high. Only under this condition do min(max(x, low), high) and max(min(x, high), low)
+agree."""
 
 CLIP = ActivationRow(
     "clip",
@@ -200,8 +201,8 @@ def _prelu(x: Array, slope: Array) -> Array:
     return jnp.maximum(x, 0) + slope * jnp.maximum(-x, 0)
 
 
-# Only then is max(x, slope * x) a leaky ReLU. An array of slopes, for which the argument is None,
-# is not accepted.
+# max(x, slope * x) is a leaky ReLU only for slopes between 0 and 1. An array of slopes, for which
+# the argument is None, is not accepted.
 _IS_BETWEEN_0_AND_1 = Condition(
     lambda slope: slope is not None and 0 < slope < 1, "for one slope between 0 and 1", 2.0
 )

@@ -161,10 +161,10 @@ def keep_overflow_in_float8(node: Node, editor: Editor) -> Value | None:
 
     ONNX Runtime returns the largest finite number for some of them. Return None, so that the node
     is kept, for conversions to other dtypes than those of `FLOAT8_OVERFLOWS`, and for conversions
-    of integers.
+    of integers and of floats of eight bits, which are right.
     """
     (x,), dtype = node.inputs, node.out.dtype
-    if dtype not in FLOAT8_OVERFLOWS or not is_float(x.dtype):
+    if dtype not in FLOAT8_OVERFLOWS or not is_float(x.dtype) or x.dtype.itemsize == 1:
         return None
     comparison, least = FLOAT8_OVERFLOWS[dtype]
     magnitude = editor.add(ops.abs, [x], x.shape, x.dtype)

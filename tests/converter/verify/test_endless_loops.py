@@ -26,7 +26,8 @@ def test_a_loop_of_many_turns_is_verified():
     """The count of turns is below the limit, but above the number of turns that are observed."""
 
     def fn(x):
-        return lax.while_loop(lambda s: s[0] < 3_000, lambda s: (s[0] + 1, s[1] * 0.999), (0, x))[1]
+        count = 3_000 + jnp.sum(x > 0)  # depends on the input, so that the loop is observed
+        return lax.while_loop(lambda s: s[0] < count, lambda s: (s[0] + 1, s[1] * 0.999), (0, x))[1]
 
     export = converter.to_onnx(fn, [(3,)])
     verdict = converter.check(export, fn)
@@ -38,6 +39,6 @@ def test_a_loop_that_ends_on_no_drawn_inputs_is_refused():
         return lax.while_loop(lambda a: a.sum() != 1234.5, lambda a: a + 0.0, x)
 
     export = converter.to_onnx(fn, [(2,)])
-    with pytest.raises(converter.CheckError, match=r"did not end .* pass inputs for which it ends"):
+    with pytest.raises(converter.CheckError, match="more than 65,536 turns, or never ends"):
         converter.check(export, fn)
     assert converter.check(export, fn, [np.float32([1000, 234.5])]).passed
