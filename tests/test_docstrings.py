@@ -3,6 +3,7 @@ a verb or a noun."""
 
 import ast
 import doctest
+import shutil
 from pathlib import Path
 
 import equinox as eqx
@@ -55,6 +56,8 @@ def test_an_example_runs(name, vits16, tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_WEIGHTS_DIR", str(vits16.path.parent))
     for file, picture in zip(("cat.png", "dog.png"), photographs(2), strict=True):
         picture.save(file)
+    Path("finetuned").mkdir()
+    shutil.copy(ROOT / "zoo/data/vit_digits.safetensors", "finetuned/model.safetensors")
     digits = zoo.from_pretrained("vit_digits")
     eqx.tree_serialise_leaves("digits.eqx", digits)
     model = eqx.nn.Conv2d(3, 4, 16, stride=16, key=jax.random.key(0))
