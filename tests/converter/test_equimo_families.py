@@ -53,7 +53,7 @@ def vit(depth: int = 2, num_classes: int = 5) -> Any:
 
 FAMILIES = [
     Family("AttNet", lambda: models.attnet_xxs(num_classes=5, key=KEY), (96, 96),
-           {"LayerNormalization": 21, "InstanceNormalization": 5, "Gelu": 12}),
+           {"LayerNormalization": 21, "InstanceNormalization": 5, "Gelu": 20}),
     Family("ConvNeXt", lambda: models.ConvNeXt(3, dims=[8, 16, 24, 32], **STAGES, key=KEY), WIDE,
            {"LayerNormalization": 9, "Gelu": 4}),
     Family("IFormer", lambda: models.iformer_t(num_classes=5, key=KEY), WIDE,
