@@ -6,7 +6,7 @@ polynomials.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from converter.fuse.match import operand
@@ -242,17 +242,7 @@ def _drop_axes(monomial: Monomial, axes: Iterable[int]) -> Monomial:
     """Return the monomial with these logical axes removed from its views. The views must not vary
     along these axes."""
     dropped = {*axes}
-
-    def drop(atom: Atom) -> Atom:
-        if isinstance(atom, View):
-            return atom.select_axes([i for i in range(len(atom.groups)) if i not in dropped])
-        if isinstance(atom, Sum):
-            return Sum(_drop_axes(atom.monomial, dropped), atom.sizes)
-        if isinstance(atom, Inner):
-            return Inner(frozenset((_drop_axes(m, dropped), number) for m, number in atom.terms))
-        return atom
-
-    return frozenset((drop(atom), power) for atom, power in monomial)
+    return _select_axes(monomial, lambda rank: [i for i in range(rank) if i not in dropped])
 
 
 def _permute_axes(monomial: Monomial, order: Sequence[int]) -> Monomial:
@@ -260,14 +250,23 @@ def _permute_axes(monomial: Monomial, order: Sequence[int]) -> Monomial:
 
     Axis i of a new view is axis ``order[i]`` of the old one. The axes after these keep their order.
     """
+    return _select_axes(monomial, lambda rank: [*order, *range(len(order), rank)])
 
-    def take(atom: Atom) -> Atom:
+
+def _select_axes(monomial: Monomial, select: Callable[[int], Sequence[int]]) -> Monomial:
+    """Return the monomial with other logical axes of all its views, including those in sums and
+    powers.
+
+    ``select`` returns the axes of a new view from the number of axes of the old one.
+    """
+
+    def select_in(atom: Atom) -> Atom:
         if isinstance(atom, View):
-            return atom.select_axes([*order, *range(len(order), len(atom.groups))])
+            return atom.select_axes(select(len(atom.groups)))
         if isinstance(atom, Sum):
-            return Sum(_permute_axes(atom.monomial, order), atom.sizes)
+            return Sum(_select_axes(atom.monomial, select), atom.sizes)
         if isinstance(atom, Inner):
-            return Inner(frozenset((_permute_axes(m, order), number) for m, number in atom.terms))
+            return Inner(frozenset((_select_axes(m, select), number) for m, number in atom.terms))
         return atom
 
-    return frozenset((take(atom), power) for atom, power in monomial)
+    return frozenset((select_in(atom), power) for atom, power in monomial)

@@ -170,21 +170,33 @@ def test_form_has_the_value_of_its_expression(dtype, named, reach, first):
     assert form_count > 3
 
 
-@pytest.mark.parametrize("first", FIRST)
-def test_infinities_and_nan_are_in_the_same_elements(first):
-    """Infinities and NaN are in the same elements of both if all moved values are finite."""
-    trials = planted = 0
-    for seed, special in itertools.product(
-        range(first, first + SEEDS), (math.inf, -math.inf, math.nan)
-    ):
+def evaluate_drawn(first, specials, plant):
+    """Yield the seed and the evaluations of drawn expressions on inputs with infinities or NaN.
+
+    `plant` writes one of `specials` into an input, with a generator of random numbers.
+    """
+    for seed, special in itertools.product(range(first, first + SEEDS), specials):
         with jax.enable_x64(True):
             drawn = draw_form(seed, "float64", False)
             if drawn is None:
                 continue
             rng = np.random.default_rng(seed + 2)
             inputs = [rng.uniform(0.5, 1.5, shape) for shape in SHAPES]
-            inputs[rng.integers(3)].flat[rng.integers(4)] = special
-            actual, value, moved, all_seen = drawn[1](inputs)
+            plant(inputs[rng.integers(3)], special, rng)
+            yield seed, *drawn[1](inputs)
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_infinities_and_nan_are_in_the_same_elements(first):
+    """Infinities and NaN are in the same elements of both if all moved values are finite."""
+
+    def plant(array, special, rng):
+        array.flat[rng.integers(4)] = special
+
+    trials = planted = 0
+    for seed, actual, value, moved, all_seen in evaluate_drawn(
+        first, (math.inf, -math.inf, math.nan), plant
+    ):
         if not all_seen or not all(np.isfinite(array).all() for array in moved):
             continue
         trials += 1
@@ -198,16 +210,12 @@ def test_infinities_and_nan_are_in_the_same_elements(first):
 @pytest.mark.parametrize("first", FIRST)
 def test_infinities_are_not_lost(first):
     """Where the expression is not finite, the polynomial is not finite either."""
+
+    def plant(array, special, _):
+        array[:] = special
+
     planted = 0
-    for seed, special in itertools.product(range(first, first + SEEDS), (math.inf, math.nan)):
-        with jax.enable_x64(True):
-            drawn = draw_form(seed, "float64", False)
-            if drawn is None:
-                continue
-            rng = np.random.default_rng(seed + 3)
-            inputs = [rng.uniform(0.5, 1.5, shape) for shape in SHAPES]
-            inputs[rng.integers(3)][:] = special
-            actual, value, _, _ = drawn[1](inputs)
+    for seed, actual, value, _, _ in evaluate_drawn(first, (math.inf, math.nan), plant):
         planted += not np.isfinite(actual).all()
         assert not np.isfinite(value[~np.isfinite(actual)]).any(), f"seed {seed}"
     assert planted > 8
