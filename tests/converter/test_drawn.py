@@ -8,10 +8,10 @@ import pytest
 
 import converter
 from converter.pipeline import passes
-from tests.fuzz import steps
-from tests.fuzz.draw import Limits, draw
+from tests.forms import steps
+from tests.forms.draw import Limits, draw
+from tests.forms.program import Program, function
 from tests.fuzz.judge import judge
-from tests.fuzz.program import Program, function
 
 IMAGES = {
     "convolution": 4,

@@ -8,10 +8,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from tests.fuzz.draw import Limits, draw
+from tests.forms.draw import Limits, draw
+from tests.forms.program import printed
 from tests.fuzz.hunt import hunt
 from tests.fuzz.judge import Outcome, judge
-from tests.fuzz.program import printed
 from tests.fuzz.shrink import shrink
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 import converter
 from converter.verify.sessions import session
-from tests.fuzz.program import Program
+from tests.forms.program import Program
 
 
 def right_if_flushed(program: Program) -> bool:

@@ -11,7 +11,7 @@ from unittest import mock
 import jax
 
 import tests
-from tests.fuzz.draw import Limits, draw
+from tests.forms.draw import Limits, draw
 from tests.fuzz.judge import Outcome, judge
 
 PATIENCE = 240.0

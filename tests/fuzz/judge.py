@@ -20,9 +20,9 @@ import converter
 from converter.frontend.trace import trace
 from converter.ir import Graph, Node, ops
 from converter.ir.evaluation import Sizes, evaluate, run_node
-from tests.fuzz.errors import ANY, IN_JAX, IN_ONNX_RUNTIME
+from tests.forms.errors import ANY, IN_JAX, IN_ONNX_RUNTIME
+from tests.forms.program import Program, function
 from tests.fuzz.flushed import right_if_flushed
-from tests.fuzz.program import Program, function
 from tests.fuzz.reach import Reach
 
 FINE = (

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.fuzz.errors import ANY
-from tests.fuzz.program import Program, executed, parameters, source
+from tests.forms.errors import ANY
+from tests.forms.program import Program, executed, parameters, source
 
 CALL = re.compile(r"\blax\.(cond|switch|while_loop|fori_loop)\(")
 

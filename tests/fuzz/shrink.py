@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 from jax import export
 
+from tests.forms.program import Program, Spec, live, renamed, types
 from tests.fuzz.judge import Outcome, judge
-from tests.fuzz.program import Program, Spec, live, renamed, types
 
 Judge = Callable[[Program], Outcome]
 

@@ -9,13 +9,13 @@ import pytest
 import converter
 from converter import Difference
 from converter.verify.samples import draw_basic_samples
-from tests.fuzz import draw as drawing
-from tests.fuzz.draw import Limits, draw
+from tests.forms import draw as drawing
+from tests.forms.draw import Limits, draw
+from tests.forms.program import Program, Spec, Step, function
+from tests.forms.steps import STEPS
 from tests.fuzz.hunt import hunt
 from tests.fuzz.judge import Outcome, is_open, judge
-from tests.fuzz.program import Program, Spec, Step, function
 from tests.fuzz.shrink import shrink
-from tests.fuzz.steps import STEPS
 from tests.tiers import default_rows
 
 

@@ -26,7 +26,7 @@ from converter.targets.schemas import operator_name
 from converter.verify.sessions import run, session
 from tests.conformance import NEWEST
 from tests.converter.test_edges import units
-from tests.fuzz.errors import IN_ONNX_RUNTIME
+from tests.forms.errors import IN_ONNX_RUNTIME
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import numbers_of
 

@@ -18,7 +18,7 @@ from converter.ir import Graph, Node, Value, make_node, ops
 from converter.ir.op import Op
 from converter.lower import lower
 from converter.targets import Target
-from tests.fuzz.errors import IN_ONNX_RUNTIME
+from tests.forms.errors import IN_ONNX_RUNTIME
 
 FLOATS = ("float32", "float16", "float64", "bfloat16")
 DTYPES = (*FLOATS, "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
+from tests.forms.draw import Draw
+from tests.forms.steps.registry import OF_A_VALUE, lines, step
 
 OF_A_VALUE["columns"] = lambda d, x, rows, axis: d.of(
     (int(rows), d.pool[x].shape[int(axis)]), d.pool[x].dtype

@@ -14,8 +14,8 @@ import numpy as np
 from jax import export
 
 from tests.conformance import NEWEST
-from tests.fuzz.errors import IN_JAX
-from tests.fuzz.program import Body, Program, Shape, Spec, Step, live, reads, types
+from tests.forms.errors import IN_JAX
+from tests.forms.program import Body, Program, Shape, Spec, Step, live, reads, types
 
 SIZES = (2, 3, 3, 4, 4, 5, 6, 1)
 """Sizes of dimensions. A size that occurs twice is drawn twice as often."""
@@ -228,7 +228,7 @@ class Draw:
 
     def extend(self, count: int) -> None:
         """Add ``count`` steps, or fewer if too many attempts fail."""
-        from tests.fuzz.steps import STEPS, WEIGHTS
+        from tests.forms.steps import STEPS, WEIGHTS
 
         added = 0
         for _ in range(count * 8):

@@ -1,7 +1,7 @@
 """Steps with convolutions, pooling and resizing."""
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.steps.registry import OF_A_VALUE, lines, step, tuple_of
+from tests.forms.draw import Draw, Unfit
+from tests.forms.steps.registry import OF_A_VALUE, lines, step, tuple_of
 
 
 def _padding(d: Draw, count: int) -> str:

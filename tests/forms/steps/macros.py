@@ -1,7 +1,7 @@
 """Steps with structures that the converter fuses, in the ways in which people write them."""
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.steps.registry import lines, step
+from tests.forms.draw import Draw, Unfit
+from tests.forms.steps.registry import lines, step
 
 lines("""
 1/3 softmax_0 jax.nn.softmax({x:f1+}, axis={a=near x})

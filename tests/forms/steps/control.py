@@ -1,8 +1,8 @@
 """Steps with control flow."""
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.program import Spec
-from tests.fuzz.steps.registry import OF_A_VALUE, last, lines, step
+from tests.forms.draw import Draw, Unfit
+from tests.forms.program import Spec
+from tests.forms.steps.registry import OF_A_VALUE, last, lines, step
 
 
 def returned(d: Draw, spec: Spec) -> str:

@@ -2,7 +2,7 @@
 
 import importlib
 
-from tests.fuzz.steps.registry import STEPS, WEIGHTS
+from tests.forms.steps.registry import STEPS, WEIGHTS
 
 for _family in (
     *("elementwise", "reduce", "shape", "indexing", "contract"),

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
 
-from tests.fuzz import own
+from tests.forms import own
 
 Shape = tuple[int | str, ...]
 
@@ -150,7 +150,7 @@ def printed(program: Program) -> str:
     if program.x64:
         lines.append('jax.config.update("jax_enable_x64", True)')
     code = source(program)
-    lines += ["from tests.fuzz import own", code] if "own." in code else [code]
+    lines += ["from tests.forms import own", code] if "own." in code else [code]
     call, options = "fn", ""
     if program.weights and not program.closure:
         weights = ", ".join(f"{n!r}: {weight(n, s)}" for n, s in program.weights.items())

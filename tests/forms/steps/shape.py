@@ -2,8 +2,8 @@
 
 import math
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.steps.registry import OF_A_VALUE, lines, step, tuple_of
+from tests.forms.draw import Draw, Unfit
+from tests.forms.steps.registry import OF_A_VALUE, lines, step, tuple_of
 
 OF_A_VALUE |= {
     "order": lambda d, x: tuple(d.rng.sample(range(d.pool[x].rank), d.pool[x].rank)),

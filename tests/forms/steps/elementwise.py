@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.steps.registry import lines, step
+from tests.forms.draw import Draw
+from tests.forms.steps.registry import lines, step
 
 BINARY = (
     *("jnp.add", "jnp.subtract", "jnp.multiply", "jnp.maximum", "jnp.minimum"),

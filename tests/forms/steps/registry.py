@@ -28,8 +28,8 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.program import Shape
+from tests.forms.draw import Draw, Unfit
+from tests.forms.program import Shape
 
 Maker: TypeAlias = Callable[[Draw], str]
 

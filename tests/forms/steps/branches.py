@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.program import Spec
-from tests.fuzz.steps.control import looped
-from tests.fuzz.steps.registry import OF_A_VALUE, Maker, filled, last, lines, loss, step
-from tests.fuzz.steps.transform import without
+from tests.forms.draw import Draw, Unfit
+from tests.forms.program import Spec
+from tests.forms.steps.control import looped
+from tests.forms.steps.registry import OF_A_VALUE, Maker, filled, last, lines, loss, step
+from tests.forms.steps.transform import without
 
 Finish = Callable[[Draw], str]
 

@@ -1,8 +1,8 @@
 """Steps with code that users write: named axes, masks of gathered values, custom primitives, and
 checks."""
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.steps.registry import lines, step
+from tests.forms.draw import Draw, Unfit
+from tests.forms.steps.registry import lines, step
 
 lines("""
 COLLECTIVE = {lax.psum(t, 'n')|lax.pmean(t, 'n')|lax.pmax(t, 'n')|lax.pmin(t, 'n')

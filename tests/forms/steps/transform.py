@@ -1,8 +1,8 @@
 """Steps with JAX's transformations of functions."""
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.program import Spec
-from tests.fuzz.steps.registry import OF_A_VALUE, last, lines, step
+from tests.forms.draw import Draw
+from tests.forms.program import Spec
+from tests.forms.steps.registry import OF_A_VALUE, last, lines, step
 
 
 def without(spec: Spec, axis: int) -> Spec:

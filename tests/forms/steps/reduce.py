@@ -1,7 +1,7 @@
 """Steps with reductions, cumulative operations, positions of extremes, and sorting."""
 
-from tests.fuzz.draw import Draw
-from tests.fuzz.steps.registry import OF_A_VALUE, lines, step
+from tests.forms.draw import Draw
+from tests.forms.steps.registry import OF_A_VALUE, lines, step
 
 OF_A_VALUE["ids"] = lambda d, x: d.of(d.pool[x].shape[:1], "int32")
 lines("""

@@ -1,8 +1,8 @@
 """Steps that gather at positions which may be behind the end, under a mask that hides the values
 there."""
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.steps.registry import OF_A_VALUE, lines
+from tests.forms.draw import Draw, Unfit
+from tests.forms.steps.registry import OF_A_VALUE, lines
 
 
 def edges(d: Draw, x: str) -> str:

@@ -1,7 +1,7 @@
 """Steps with slices, gathers and scatters."""
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.steps.registry import OF_A_VALUE, lines, step, tuple_of
+from tests.forms.draw import Draw, Unfit
+from tests.forms.steps.registry import OF_A_VALUE, lines, step, tuple_of
 
 WRITE_MODES = ("drop", "clip", "fill")
 WRITES = ("set", "add", "multiply", "min", "max", "subtract", "divide")

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from tests.fuzz.draw import Draw, Unfit
-from tests.fuzz.errors import IN_JAX
-from tests.fuzz.program import Spec
-from tests.fuzz.steps.registry import step
-from tests.fuzz.steps.transform import without
+from tests.forms.draw import Draw, Unfit
+from tests.forms.errors import IN_JAX
+from tests.forms.program import Spec
+from tests.forms.steps.registry import step
+from tests.forms.steps.transform import without
 
 Layer = Callable[[Draw, str, Spec], str]
 """A function that writes an operation on an expression of this type."""
