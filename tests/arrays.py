@@ -28,6 +28,7 @@ class Tolerance:
 
 
 EXACT = Tolerance()
+FLUSHED = Tolerance(subnormals=False)
 
 
 def describe_difference(
