@@ -28,6 +28,7 @@ from converter.verify.explanation import (
     to_float64,
 )
 from converter.verify.noise import PerturbedEvaluation, UnperturbedResult
+from converter.verify.step_by_step import TwoResults, evaluate_twice
 
 MAX_PERTURBED_RUNS = 32
 """Number of perturbed evaluations before a difference counts as unexplained. A right result needs
@@ -126,7 +127,48 @@ class Judge:
             unexplained = difference > tolerance
         if not unexplained.any():
             return Judgement(no_element, no_element.copy(), no_element.copy())
-        return self._judge_unexplained(output_index, actual, expected, unexplained, tolerance)
+        has_two_results, is_right = self._compare_with_compilation(
+            output_index, actual, pack_complex(expected), tolerance
+        )
+        is_right &= unexplained
+        judgement = self._judge_unexplained(
+            output_index, actual, expected, unexplained & ~is_right, tolerance
+        )
+        are_finite = np.isfinite(actual) & np.isfinite(pack_complex(expected))
+        return Judgement(
+            judgement.is_wrong & ~has_two_results,
+            judgement.is_open | (judgement.is_wrong & has_two_results),
+            judgement.rounding_decides | (is_right & ~are_finite),
+        )
+
+    def _compare_with_compilation(
+        self, output_index: int, actual: np.ndarray, expected: np.ndarray, tolerance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return two masks: elements at which the graph has two results, and those of them at which
+        the file has one of the results and JAX the other.
+
+        One is the result of IEEE 754 for each node. The other one is that of XLA, which compiles
+        the graph as a whole. They count as two if they differ by more than the tolerance.
+
+        Arguments:
+            output_index: position of the output.
+            actual: the array of the file.
+            expected: the array of JAX, in which complex numbers are pairs.
+            tolerance: largest difference of each element that rounding explains.
+        """
+        results = self._two_results
+        if results is None or results.stepped[output_index].shape != actual.shape:
+            return np.zeros(actual.shape, bool), np.zeros(actual.shape, bool)
+        stepped, compiled = results.stepped[output_index], results.compiled[output_index]
+
+        def is_near(results: np.ndarray, reference: np.ndarray) -> np.ndarray:
+            limits = np.maximum(tolerance, rounding_error(reference))
+            return np.asarray(absolute_difference(results, reference) <= limits)
+
+        has_two_results = ~is_near(stepped, compiled)
+        is_file_stepped = is_near(actual, stepped) & is_near(expected, compiled)
+        is_file_compiled = is_near(actual, compiled) & is_near(expected, stepped)
+        return has_two_results, has_two_results & (is_file_stepped | is_file_compiled)
 
     def _judge_unexplained(
         self,
@@ -161,8 +203,11 @@ class Judge:
             is_never_finite = ~np.isfinite(to_float64(evaluations[1:])).any(0)
             rows = row_rounding_error(expected, self._float64_outputs[output_index])[unexplained]
             limits = np.where(is_never_finite, np.maximum(limits, rows), limits)
-        judged = classify_unexplained(*pair, evaluations, truth, limits)
+        leaves_range = self._two_results is not None and self._two_results.leaves_range
+        judged = classify_unexplained(*pair, evaluations, truth, limits, leaves_range)
         wrong[unexplained], is_open[unexplained], rounding_decides[unexplained] = judged
+        if self._two_results is not None and self._two_results.leaves_half_range:
+            is_open, wrong = is_open | wrong, np.zeros_like(wrong)
         return Judgement(wrong, is_open, rounding_decides)
 
     def _perturbation_spread(
@@ -209,6 +254,14 @@ class Judge:
         """The results of the graph without perturbations."""
         assert self._noise is not None
         return self._noise.evaluate_exact(self.inputs)
+
+    @cached_property
+    def _two_results(self) -> TwoResults | None:
+        """The results of the function node by node and compiled as a whole; None if they are not
+        known."""
+        if self._function is None:
+            return None
+        return evaluate_twice(self._function, self._original_inputs)
 
     @cached_property
     def _float64_outputs(self) -> list[np.ndarray] | None:

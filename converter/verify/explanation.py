@@ -54,13 +54,14 @@ def classify_unexplained(
     evaluations: np.ndarray,
     truth: np.ndarray | None,
     tolerance: np.ndarray,
+    leaves_range: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return three masks of elements outside of the tolerance: wrong, open, and right although the
     file or JAX is not finite there.
 
     An element is wrong if all evaluations are finite there, or if all of them are the same infinity
-    or NaN. There is one exception: the element is right if XLA flushed an intermediate number to
-    zero and the file is close to the result in float64.
+    or NaN. There is one exception: the element is right if an intermediate number of JAX is flushed
+    to zero or overflows, and the file is close to the result in float64.
 
     For all other elements, these rules are applied in this order:
 
@@ -78,24 +79,29 @@ def classify_unexplained(
         evaluations: the evaluations of the graph [runs, elements], all but the first one perturbed.
         truth: the results of the function in float64; None if they are not known.
         tolerance: largest difference of each element that rounding explains.
+        leaves_range: whether the result of a step is infinite, NaN or subnormal although none of
+            its operands is.
     """
     type_, (actual, expected, evaluations) = (
         expected.dtype,
         map(to_float64, (actual, expected, evaluations)),
     )
     changes_class = ~_have_same_class(evaluations, evaluations[0]).all(0)
-    is_right, is_jax_inaccurate, is_flushed_by_jax = np.zeros((3, *actual.shape), bool)
+    is_right, is_jax_inaccurate, is_lost_by_jax = np.zeros((3, *actual.shape), bool)
     if truth is not None:
-        is_right, is_jax_inaccurate, is_flushed_by_jax = _compare_with_float64(
+        is_right, is_jax_inaccurate, is_lost_by_jax = _compare_with_float64(
             actual, expected, to_float64(truth), tolerance, jnp.finfo(type_)
         )
+        is_lost_by_jax &= leaves_range | (expected == 0) | np.isinf(expected)
     is_possible = _is_reachable(actual, evaluations, tolerance) & _is_reachable(
         expected, evaluations, tolerance
     )
     is_possible &= ~np.isinf(expected) | _is_plausible_near_pole(actual, evaluations)
     is_excused = is_right | (is_possible & (is_jax_inaccurate | ~np.isfinite(expected)))
     is_open = changes_class & is_possible & ~is_excused
-    wrong = ~is_flushed_by_jax & (~changes_class | ~(is_excused | is_open))
+    wrong = ~is_lost_by_jax & (~changes_class | ~(is_excused | is_open))
+    is_out_of_range = wrong & leaves_range & is_jax_inaccurate
+    wrong, is_open = wrong & ~is_out_of_range, is_open | is_out_of_range
     are_finite = np.isfinite(actual) & np.isfinite(expected)
     return wrong, is_open, ~wrong & ~is_open & ~are_finite
 
@@ -116,8 +122,7 @@ def _compare_with_float64(
         Three masks. The first is true if the file is as close to the truth as JAX: it may differ by
         the tolerance plus ``SPREAD_FACTOR`` times JAX's difference, or be the infinity to which a
         number close to the largest finite one is rounded. The second is true if JAX is inaccurate.
-        The third is true if JAX flushed a number to zero: JAX's result is then inaccurate and zero,
-        or an infinity that is caused by a zero, and the file has the true result.
+        The third is true if JAX is inaccurate and the file has the true result.
     """
     magnitude = np.where(np.isfinite(truth), abs(truth), 0.0)
     truth_rounding = ROUNDING_UNITS * float(info.eps) * magnitude
@@ -132,11 +137,10 @@ def _compare_with_float64(
     )
     is_right = (absolute_difference(actual, truth) <= allowed) | is_overflow
     is_jax_inaccurate = jax_error > np.maximum(truth_rounding, FLUSH_THRESHOLD)
-    is_zero = (expected == 0) | np.isinf(expected)
     return (
         is_right,
         is_jax_inaccurate,
-        is_jax_inaccurate & is_zero & (absolute_difference(actual, truth) <= rounding),
+        is_jax_inaccurate & (absolute_difference(actual, truth) <= rounding),
     )
 
 
