@@ -4,6 +4,7 @@ Every node is one operation of IEEE 754. XLA compiles several nodes together ins
 quotients by products with reciprocals and `x / x` by 1, and flushes subnormal numbers to zero.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -113,12 +114,14 @@ class TwoResults(NamedTuple):
         leaves_range: whether the result of a node is infinite, NaN or subnormal although none of
             its operands is.
         leaves_half_range: whether that is so for a result in float16 or bfloat16.
+        is_finite: whether no operand and no result of a node is infinite or NaN.
     """
 
     stepped: list[np.ndarray]
     compiled: list[np.ndarray]
     leaves_range: bool
     leaves_half_range: bool
+    is_finite: bool
 
 
 def evaluate_twice(fn: Callable[..., Any], inputs: Sequence[Any]) -> TwoResults | None:
@@ -135,19 +138,23 @@ def evaluate_twice(fn: Callable[..., Any], inputs: Sequence[Any]) -> TwoResults 
         nodes.
     """
     try:
-        graph = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
+        with warnings.catch_warnings():
+            # The conversion has given the warnings about the function already.
+            warnings.simplefilter("ignore")
+            graph = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
     except (*DIMENSION_ERRORS, ConverterError):
         return None
     drop_dead(graph)
     arrays = [np.asarray(to_graph_array(x)) for x in inputs]
-    steps, widths_left = 0, set[int]()
+    steps, widths_left, is_finite = 0, set[int](), True
 
     def apply(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        nonlocal steps
+        nonlocal steps, is_finite
         steps += 1
         if steps > MAX_STEPS:
             raise _StepLimitExceeded
         results = run_eagerly(node, args, sizes)
+        is_finite = is_finite and all(map(_is_finite, (*args, *results)))
         if not any(map(is_extreme, args)):
             widths_left.update(np.asarray(y).dtype.itemsize for y in results if is_extreme(y))
         return results
@@ -160,7 +167,7 @@ def evaluate_twice(fn: Callable[..., Any], inputs: Sequence[Any]) -> TwoResults 
     with use_precision_of(all_nodes(graph)):
         compiled = jax.jit(lambda xs: evaluate(graph, xs))(arrays)
         outputs = [[np.asarray(y) for y in ys] for ys in (stepped, compiled)]
-    return TwoResults(outputs[0], outputs[1], bool(widths_left), 2 in widths_left)
+    return TwoResults(outputs[0], outputs[1], bool(widths_left), 2 in widths_left, is_finite)
 
 
 def is_extreme(array: Any) -> bool:
@@ -171,3 +178,9 @@ def is_extreme(array: Any) -> bool:
     smallest = float(jnp.finfo(array.dtype).smallest_normal)
     magnitude = np.abs(array.astype(np.float64))
     return bool((~np.isfinite(magnitude) | ((magnitude < smallest) & (magnitude > 0))).any())
+
+
+def _is_finite(array: Any) -> bool:
+    """Return True if no float of the array is infinite or NaN."""
+    array = np.asarray(array)
+    return not is_float(array.dtype) or bool(np.isfinite(array).all())

@@ -3,6 +3,7 @@
 The file passes with either result. Every other number fails.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -134,3 +135,19 @@ def test_products_that_overflow_in_another_order_are_open(dtype):
     tame = np.resize([0, 2, 3], 32).astype(dtype)
     verdict = converter.check(wrong, jnp.prod, [tame])
     assert verdict.differences and not any(d.open for d in verdict.differences)
+
+
+def test_windows_of_equals_are_open():
+    """The derivative of a maximum of equals in windows of two axes depends on the order."""
+    pads = ((0, 1), (0, 0), (0, 0))
+
+    def slope(x, y):
+        window = (2, 2, 1), (1, 1, 1), pads
+        return jax.jvp(lambda z: lax.reduce_window(z, -jnp.inf, lax.max, *window), (x,), (y,))[1]
+
+    export = converter.to_onnx(slope, [(2, 2, 6)] * 2)
+    verdict = converter.check(export, jax.jit(slope))
+    assert all(d.open for d in verdict.differences)
+    wrong = converter.to_onnx(lambda x, y: slope(x, y) * 1.001, [(2, 2, 6)] * 2)
+    verdict = converter.check(replace(wrong, retrace=export.retrace), jax.jit(slope))
+    assert any(not d.open for d in verdict.differences)
