@@ -76,7 +76,8 @@ class Judge:
         inputs: the inputs that the results belong to.
         name: name of the sample, used in messages.
         function: the function that the graph was traced from. It is evaluated in float64 where
-            rounding leads to infinity or NaN.
+            rounding leads to infinity or NaN, and node by node and compiled where an element is not
+            explained.
     """
 
     def __init__(
