@@ -13,7 +13,7 @@ from converter.canonicalize import canonicalize
 from converter.fuse.gelu import GELU
 from converter.ir import Graph, ops
 from converter.ir.op import Op, Rounding
-from converter.ir.rewrite import supports_all
+from converter.ir.rewrite import Rule, supports_all
 from converter.layout import broadcast, chains, contraction, convolution, pooling
 from converter.legalize import bounds, deviations, dtype_fallback
 from converter.targets import Target, find_target
@@ -22,7 +22,7 @@ from tests.rules import canonical
 from tests.rules.canonical import LAX
 from tests.rules.moved import moves
 from tests.rules.programs import FLOATS, INTEGERS, Drawn, Expr
-from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
+from tests.rules.prove import Case, Draw, Step, Sweep, by_recogniser, swept
 
 SMALL = (-2, -1, 0, 1, 2, 3)
 """Numbers whose sums and products are exact."""
@@ -126,7 +126,7 @@ def sliced(d: Drawn) -> Expr:
 
 
 def apply_bounds(strict: bool) -> Step:
-    return lambda graph: swept(bounds.bounds_rules(graph, strict, {}))(graph)
+    return Sweep(lambda graph: bounds.bounds_rules(graph, strict, {}))
 
 
 def integer_case(op: Op) -> Case:
@@ -178,9 +178,10 @@ def gelu(shape: tuple[int, ...]) -> Draw:
     return draw
 
 
-def apply_strict_deviations(graph: Graph) -> bool:
-    """Apply the rules for deviations of ONNX Runtime in a strict conversion."""
-    return swept(deviations.deviation_rules(True, {}, find_target("onnxruntime")))(graph)
+STRICT_DEVIATIONS = Sweep(
+    lambda graph: deviations.deviation_rules(True, {}, find_target("onnxruntime"))
+)
+"""The rules for deviations of ONNX Runtime in a strict conversion."""
 
 
 CANCELLED = 64
@@ -209,7 +210,7 @@ def fallbacks() -> Iterator[tuple[str, Case]]:
 
 
 def _fallback(target: Target) -> Step:
-    return lambda graph: swept(dtype_fallback.dtype_fallback_rules(graph, 23, target))(graph)
+    return Sweep(lambda graph: dtype_fallback.dtype_fallback_rules(graph, 23, target))
 
 
 # ----------------------------------------------------------------------------------------- layout
@@ -321,7 +322,7 @@ def pool_full_axis(bind: Callable[..., Any]) -> Draw:
 
 
 def apply_pooling(strict: bool) -> Step:
-    return lambda graph: swept(pooling.pooling_rules(23, strict, find_target("onnxruntime")))(graph)
+    return swept(pooling.pooling_rules(23, strict, find_target("onnxruntime")))
 
 
 def gradient_of_maximum(d: Drawn) -> Expr:
@@ -375,9 +376,9 @@ def padded_pool(d: Drawn) -> Expr:
     return d.apply(lambda a: a / 4, y) if combine is lax.add and d.chance() else y
 
 
-def apply_contraction(graph: Graph) -> bool:
-    rule = partial(contraction.to_matrix_product, weight_ids=weight_values(graph))
-    return swept({ops.einsum: rule})(graph)
+def contraction_rules(graph: Graph) -> dict[Op, Rule]:
+    """Return the rule that replaces contractions by matrix products."""
+    return {ops.einsum: partial(contraction.to_matrix_product, weight_ids=weight_values(graph))}
 
 
 def adds_nodes(op: Op, step: Callable[[Graph], object]) -> Step:
@@ -419,7 +420,7 @@ CASES: dict[str, Case] = {
         )
     },
     "legalize.deviations.deviation_rules": Case(
-        gelu((2, 3)), apply_strict_deviations, prepare=[canonicalize, by_recogniser(GELU)], units=4
+        gelu((2, 3)), STRICT_DEVIATIONS, prepare=[canonicalize, by_recogniser(GELU)], units=4
     ),
     **{f"legalize.dtype_fallback.dtype_fallback_rules {name}": case for name, case in fallbacks()},
     # -------------------------------------------------------------------------------------- layout
@@ -435,7 +436,10 @@ CASES: dict[str, Case] = {
         parted, adds_nodes(ops.split, chains.merge_splits), prepare=[canonicalize]
     ),
     "layout.contraction.to_matrix_product": Case(
-        canonical.product, apply_contraction, prepare=[canonicalize]
+        canonical.product,
+        Sweep(contraction_rules),
+        prepare=[canonicalize],
+        units=canonical.REORDERED,
     ),
     "layout.convolution.emit_convolution": Case(
         convolved,
@@ -446,6 +450,7 @@ CASES: dict[str, Case] = {
                 )
             }
         ),
+        units=canonical.REORDERED,
     ),
     "layout.convolution.emit_convolution by patches": Case(
         convolved,
@@ -456,6 +461,7 @@ CASES: dict[str, Case] = {
                 )
             }
         ),
+        units=canonical.REORDERED,
     ),
     **{
         f"layout.pooling.pooling_rules {name}{' strict' * strict}": Case(

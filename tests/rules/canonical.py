@@ -382,7 +382,10 @@ DRAWS: dict[Op, Draw] = {
 ZEROS = (ops.add, ops.sub)
 """Operations for which signs of zeros may differ: XLA too replaces ``x + 0`` by x (also -0)."""
 
-UNITS = {ops.pow: 2}
+REORDERED = 4
+"""Error in units in the last place of sums whose terms are added in another order."""
+
+UNITS = {ops.pow: 2, **dict.fromkeys((ops.dot_general, ops.einsum, ops.transpose), REORDERED)}
 """Units in the last place by operation: in a power, a root and a product are rounded once each."""
 
 SINCE = {ops.stack: "0.10", ops.unstack: "0.10"}

@@ -370,7 +370,7 @@ CASES: dict[str, Case] = {
         units=64,
         enough=MANY,
     ),
-    "fuse.attention.ATTENTION": Case(attended, prepare=[until("attend")], units=64),
+    "fuse.attention.ATTENTION": Case(attended, prepare=[until("attend")], units=64, finite=True),
     "fuse.attention.STRICT_ATTENTION": Case(attended, prepare=[until("attend")], units=64),
     "fuse.attention.ATTENTION tempered": Case(
         scaled_attention,
