@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any
 
 import jax
@@ -121,11 +122,11 @@ def _search_round(check: Check, round_: int, size: int) -> int:
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink],
     )
-    @given(st.data())
-    def run(data: st.DataObject) -> None:
+    @given(st.randoms(use_true_random=False))
+    def run(rng: Random) -> None:
         nonlocal applied
         with jax.enable_x64(True), np.errstate(all="ignore"):
-            applied += check(Drawn(data))
+            applied += check(Drawn(rng))
 
     run()
     return applied
