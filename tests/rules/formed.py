@@ -34,57 +34,52 @@ SIZE = 3
 """The size of named dimensions."""
 
 PASSES = {
-    "canonicalize": "canonicalize",
-    "fuse.activations.RELU_RULES": "weight folding",
-    "fuse.activations": "activate",
-    "fuse.affine": "complete",
-    "fuse.attention": "attend",
-    "fuse.attention.shifts": "complete",
-    "fuse.batch_norm": "batch norm",
-    "fuse.gelu": "recognise",
-    "fuse.grid_sample": "resample",
-    "fuse.grid_sample.SAMPLE_CALL": "calls",
-    "fuse.group_norm": "group",
-    "fuse.group_norm.SPLIT_CHANNELS": "scale groups",
-    "fuse.layer_norm": "recognise",
-    "fuse.layer_norm.RMS_NORM": "recognise rms norm",
-    "fuse.named_calls": "calls",
-    "fuse.recurrent": "recur",
-    "fuse.resampling": "resample",
-    "fuse.resize": "resample",
-    "fuse.resize.RESIZE_CALL": "calls",
-    "fuse.rotary": "recognise",
-    "fuse.rotary.PREFIX": "complete",
-    "fuse.softmax": "recognise",
-    "layout.broadcast": "broadcast",
-    "layout.chains": "chains",
-    "layout.chains.SELECT": "select",
-    "layout.channel_forms": "channels",
-    "layout.contraction": "contract",
-    "layout.convolution": "operands",
-    "layout.heads": "attention 3d",
-    "layout.heads.emit_rotary": "operands",
-    "layout.norm_layout": "operands",
-    "layout.norm_layout.BATCH_NORM_RULES": "batch norm operands",
-    "layout.pooling": "windows",
-    "layout.pooling.match_average_pool": "weight folding",
-    "layout.resize_layout": "operands",
-    "layout.take": "take",
-    "legalize.bounds": "windows",
-    "legalize.deviations": "deviations",
-    "legalize.deviations.ARITHMETIC_RULES": "arithmetic",
-    "legalize.dtype_fallback": "dtype fallback",
-    "legalize.support": "operands",
-    "loops": "loops",
-    "targets.onnxruntime.quirks": "quirks",
-    "weight_folding": "weight folding",
+    "canonicalize": ("canonicalize",),
+    "calls": ("fuse.grid_sample.SAMPLE_CALL", "fuse.named_calls", "fuse.resize.RESIZE_CALL"),
+    "loops": ("loops",),
+    "resample": ("fuse.grid_sample", "fuse.resampling", "fuse.resize"),
+    "recognise": ("fuse.gelu", "fuse.layer_norm", "fuse.rotary", "fuse.softmax"),
+    "activate": ("fuse.activations",),
+    "recur": ("fuse.recurrent",),
+    "recognise rms norm": ("fuse.layer_norm.RMS_NORM",),
+    "complete": ("fuse.affine", "fuse.attention.shifts", "fuse.rotary.PREFIX"),
+    "group": ("fuse.group_norm",),
+    "scale groups": ("fuse.group_norm.SPLIT_CHANNELS",),
+    "attend": ("fuse.attention",),
+    "operands": (
+        *("layout.convolution", "layout.heads.emit_rotary", "layout.norm_layout"),
+        *("layout.resize_layout", "legalize.support"),
+    ),
+    "windows": ("layout.pooling", "legalize.bounds"),
+    "attention 3d": ("layout.heads",),
+    "broadcast": ("layout.broadcast",),
+    "channels": ("layout.channel_forms",),
+    "take": ("layout.take",),
+    "chains": ("layout.chains",),
+    "contract": ("layout.contraction",),
+    "weight folding": (
+        *("fuse.activations.RELU_RULES", "layout.pooling.match_average_pool", "weight_folding"),
+    ),
+    "batch norm": ("fuse.batch_norm",),
+    "batch norm operands": ("layout.norm_layout.BATCH_NORM_RULES",),
+    "select": ("layout.chains.SELECT",),
+    "deviations": ("legalize.deviations",),
+    "arithmetic": ("legalize.deviations.ARITHMETIC_RULES",),
+    "quirks": ("targets.onnxruntime.quirks",),
+    "dtype fallback": ("legalize.dtype_fallback",),
 }
-"""The pass before which the rules of a module or a table are tried."""
+"""The modules and tables whose rules are tried before each pass."""
 
 
 def pass_of(key: str) -> str:
     """Return the name of the pass before which the rule of a case is tried."""
-    return PASSES[max((name for name in PASSES if key.startswith(name)), key=len)]
+    pairs = [
+        (len(prefix), name)
+        for name, row in PASSES.items()
+        for prefix in row
+        if key.startswith(prefix)
+    ]
+    return max(pairs)[1]
 
 
 @dataclass(frozen=True)
@@ -100,9 +95,9 @@ class FormedProgram:
 def formed(rng: Random, limits: Limits) -> FormedProgram:
     """Draw a program and its inputs."""
     program = draw(rng, limits)
-    fn, params = function(program)
     specs = [(spec.shape, spec.dtype) for spec in program.inputs.values()]
     with jax.enable_x64(program.x64):
+        fn, params = function(program)
         graph = trace(fn, specs, params, kept_calls=PassSettings().kept_calls)
         arrays = np.random.default_rng(rng.randrange(2**32))
         is_special = rng.randrange(2) == 1
@@ -199,11 +194,18 @@ class Record:
 
 
 MOST = 2
-"""The largest number of applications of a rule to a graph that are compared."""
 
 
-def look(formed: FormedProgram, cases: Mapping[str, tuple[Sweep, Case]], record: Record) -> None:
-    """Try the rules of all cases on a program, and compare the numbers wherever one applies."""
+def look(
+    formed: FormedProgram,
+    cases: Mapping[str, tuple[Sweep, Case]],
+    record: Record,
+    most: int = MOST,
+) -> None:
+    """Try the rules of all cases on a program, and compare the numbers where they apply.
+
+    At most ``most`` applications of a rule to a graph are compared.
+    """
     by_pass: dict[str, list[str]] = {}
     for key in cases:
         by_pass.setdefault(pass_of(key), []).append(key)
@@ -214,20 +216,18 @@ def look(formed: FormedProgram, cases: Mapping[str, tuple[Sweep, Case]], record:
                 step, case = cases[key]
                 rules = step.rules_of(state.graph)
                 if rules.keys() & present:
-                    _try_rules(state, key, rules, case, record)
+                    positions = applied_positions(state.graph, rules)
+                    record.counts[key] += len(positions)
+                    for position in positions[:most]:
+                        if complaint := compare_at(state, rules, position, case):
+                            record.complaints.append(f"{key}: {complaint}")
 
 
-def _try_rules(
-    state: State, key: str, rules: Mapping[Op, Rule], case: Case, record: Record
-) -> None:
-    copy = state.graph.clone()
+def applied_positions(graph: Graph, rules: Mapping[Op, Rule]) -> list[int]:
+    """Return the positions among all nodes of those to which rules apply in a sweep."""
+    copy = graph.clone()
     positions = {id(node): i for i, node in enumerate(copy.walk())}
-    nodes = applied_to(copy, rules)
-    record.counts[key] += len(nodes)
-    for position in [positions[id(node)] for node in nodes][:MOST]:
-        complaint = compare_at(state, rules, position, case)
-        if complaint:
-            record.complaints.append(f"{key}: {complaint}")
+    return [positions[id(node)] for node in applied_to(copy, rules)]
 
 
 def compare_at(state: State, rules: Mapping[Op, Rule], position: int, case: Case) -> str:

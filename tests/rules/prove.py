@@ -29,6 +29,8 @@ Draw = Callable[[Drawn], "Expr | Sequence[Expr]"]
 class Case:
     """A draw of programs in which a rule applies, and how the rule is applied.
 
+    ``draw`` is None if programs of `tests.forms` reach the rule often.
+
     ``apply`` is the step with the rule, by default the rule that the row names. All steps of
     ``prepare`` run before it, and a random selection of ``perhaps``. The numbers must stay the same
     except for ``units`` in the last place of the largest element, or of 1, and except for the signs
@@ -38,7 +40,7 @@ class Case:
     for NaN and infinities.
     """
 
-    draw: Draw
+    draw: Draw | None
     apply: Step | None = None
     prepare: Sequence[Step] = ()
     perhaps: Sequence[Step] = ()
@@ -134,6 +136,7 @@ def _search_round(check: Check, round_: int, size: int) -> int:
 
 def keeps_numbers(case: Case, apply: Step, drawn: Drawn) -> bool:
     """Return whether a rule applied to a drawn graph, and assert that its numbers are unchanged."""
+    assert case.draw is not None
     result, *choices = case.draw(drawn), *(drawn.chance() for _ in case.perhaps)
     graph = drawn.graph(*([result] if isinstance(result, Expr) else result))
     optional = (step for step, is_chosen in zip(case.perhaps, choices, strict=True) if is_chosen)
