@@ -118,6 +118,7 @@ UNREACHED = {
 """Rules that no program of forms reaches."""
 
 SELDOM = {
+    "fuse.resampling.RESAMPLING",
     "canonicalize.RULES[copy]",
     "canonicalize.identities.RULES[abs]",
     "canonicalize.identities.RULES[and]",
