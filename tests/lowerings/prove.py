@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,8 +29,6 @@ from tests.conformance import NEWEST
 from tests.forms.errors import IN_ONNX_RUNTIME
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import numbers_of
-
-T = TypeVar("T")
 
 OPSETS_TESTED = tuple(opset for opset in (17, 18, 20, 21, 23, 24, 26) if opset <= NEWEST)
 """The opsets at which rules are tested: those that introduced operators."""
@@ -124,25 +122,6 @@ def opsets_of(op: Op, since: int) -> list[int]:
 
 def drawn_way(d: Drawn, op: Op, since: int) -> Way:
     return Way(d.pick(opsets_of(op, since)), d.chance(), d.chance())
-
-
-@dataclass
-class Seeded(Drawn):
-    """Random choices by a seed, because the first programs of hypothesis are simple and similar."""
-
-    rng: random.Random = field(default_factory=random.Random)
-
-    def pick(self, options: Sequence[T]) -> T:
-        return self.rng.choice(list(options))
-
-    def integer(self, low: int, high: int) -> int:
-        return self.rng.randint(low, high)
-
-    def chance(self) -> bool:
-        return self.rng.random() < 0.5
-
-    def order(self, rank: int) -> tuple[int, ...]:
-        return tuple(self.rng.sample(range(rank), rank))
 
 
 # ------------------------------------------------------------------------------------- the graph
@@ -295,7 +274,7 @@ class Trial:
 
     def is_right(self, case: LoweringCase, seed: int) -> bool:
         """Return whether a seed's program uses the rule, and assert that it agrees with JAX."""
-        drawn = Seeded(None, rng=random.Random(f"{self.op}/{self.since}/{seed}"))
+        drawn = Drawn(random.Random(f"{self.op}/{self.since}/{seed}"))
         with jax.enable_x64(True), np.errstate(all="ignore"):
             return is_right(case, self.op, self.since, self.watch, self.reached, drawn)
 
