@@ -22,6 +22,7 @@ from converter.verify.sessions import NO_SPINNING, run, session
 
 # The largest error of a few roundings, by dtype, relative to the largest value of an output.
 TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
+HALVES = ("float16", "bfloat16")
 # Sizes of the named dimensions when a case runs.
 SIZES = {"B": 3, "N": 5, "C": 2, "H": 9, "W": 11}
 NEWEST = converter.find_target(f"onnxruntime=={ort.__version__.partition('+')[0]}").opsets[-1]
@@ -36,6 +37,21 @@ STRUCTURE = "structure"
 """The tag of programs whose operators stay the same under `vmap`, `jit` and `scan`."""
 EVERY_LEVEL = "every level"
 """The tag of programs whose files also run without ONNX Runtime's optimizer."""
+SIGNS = "signs"
+"""The tag of programs whose zeros have the signs of JAX's."""
+FLOAT32 = "float32"
+"""The tag of programs whose results may also be those of JAX in float32, rounded to their dtype. In
+float16 and bfloat16 JAX rounds after every step of a formula."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """A limit of the error of each element in units in the last place. The unit is that of the
+    element in JAX, or of ``smallest`` if that is larger."""
+
+    limit: float
+    smallest: float = 0.0
+
 
 Spec = Any  # a shape of float32, (shape, dtype), or an array, whose values are the input
 
@@ -60,9 +76,9 @@ class Case:
     """``fn`` on inputs of these specs, or on ``params`` and inputs, at these opsets.
 
     ``ops`` are operators and the number of each that the file must hold. ``tolerance`` multiplies
-    the dtype's tolerance. ``said`` is a part of the reason that the report gives for a near miss.
-    ``tags`` say which default tests convert the case. ``since`` is the lowest version of JAX that
-    can run it, if it is not the lowest supported one.
+    the dtype's tolerance; ``units`` replaces it. ``said`` is a part of the reason that the report
+    gives for a near miss. ``tags`` say which default tests convert the case. ``since``
+    is the lowest version of JAX that can run it, if it is not the lowest supported one.
     """
 
     name: str
@@ -71,6 +87,7 @@ class Case:
     opsets: tuple[int, ...] = (23,)
     ops: Mapping[str, int] = field(default_factory=dict)
     tolerance: float = 1.0
+    units: Units | None = None
     said: str = ""
     params: Any = None
     strict: bool = False
@@ -112,12 +129,12 @@ def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
         assert unused(export.model) == []
         names = [node.name for node in export.model.graph.all_nodes()]
         assert len(names) == len({*names}), "ONNX Runtime 1.18 rejects two nodes of one name"
-        expected = results(case, arrays)
+        references = all_results(case, arrays)
     levels: tuple[Level, ...] = ("all", "disabled") if EVERY_LEVEL in case.tags else ("all",)
     for level in levels:
         outputs = run(session(export, settings=NO_SPINNING, level=level), arrays)
-        for (name, actual), reference in zip(outputs.items(), expected, strict=True):
-            assert_close(actual, reference, case.tolerance, f"{name} of the file at level {level}")
+        for (name, actual), accepted in zip(outputs.items(), references, strict=True):
+            assert_agrees(case, actual, accepted, f"{name} of the file at level {level}")
     assert_operators(case, export)
     return export
 
@@ -143,8 +160,9 @@ def assert_exports(case: Case, opset: int | None = None) -> converter.Export:
         ]
         assert files[0] == files[1], "two conversions differ"
         evaluated = evaluate(export.graph, list(map(_pairs, arrays)))
-        for i, (graph, reference) in enumerate(zip(evaluated, results(case, arrays), strict=True)):
-            assert_close(graph, reference, case.tolerance, f"output {i} of the graph")
+        pairs = zip(evaluated, all_results(case, arrays), strict=True)
+        for i, (graph, accepted) in enumerate(pairs):
+            assert_agrees(case, graph, accepted, f"output {i} of the graph")
     return export
 
 
@@ -153,10 +171,58 @@ def results(case: Case, arrays: Sequence[np.ndarray]) -> list[Any]:
     return list(map(_pairs, jax.tree.leaves(case.call(*arrays))))
 
 
+def all_results(case: Case, arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+    """Return the accepted results of each output. With the tag `FLOAT32` there are two of each."""
+    accepted = [[np.asarray(y)] for y in results(case, arrays)]
+    if FLOAT32 in case.tags:
+        wider = [a.astype(np.float32) if a.dtype.name in HALVES else a for a in arrays]
+        with np.errstate(over="ignore"):
+            for output, y in zip(accepted, results(case, wider), strict=True):
+                output.append(np.asarray(y).astype(output[0].dtype))
+    return accepted
+
+
 def _pairs(array: Any) -> Any:
     """Return a complex array as a real one whose last axis is the real and the imaginary part, as
     in a file. Return other arrays unchanged."""
     return jnp.stack([array.real, array.imag], -1) if jnp.iscomplexobj(array) else array
+
+
+def assert_agrees(case: Case, actual: Any, accepted: Sequence[np.ndarray], name: str) -> None:
+    """Assert that an output agrees with one of its accepted results, as the case requires."""
+    actual, expected = np.asarray(actual), accepted[0]
+    if SIGNS in case.tags:
+        signs = (np.signbit(np.nan_to_num(y, nan=1.0)) for y in (actual, expected))
+        np.testing.assert_array_equal(*signs, err_msg=name)
+    if case.units is None:
+        assert_close(actual, expected, case.tolerance, name)
+        return
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), name
+    errors = [units_apart(actual, y, case.units.smallest) for y in accepted]
+    is_wrong = np.minimum.reduce(errors) > case.units.limit
+    wrong = [y[is_wrong][:3] for y in (actual, expected, errors[0])]
+    assert not is_wrong.any(), "{}: {} is not {}: {} units".format(name, *wrong)
+
+
+def units_apart(actual: np.ndarray, expected: np.ndarray, smallest_unit: float = 0.0) -> np.ndarray:
+    """Return the difference of each element in units in the last place.
+
+    The difference is infinite where only one of the two is a number. The units are those of
+    ``expected``, or of ``smallest_unit`` where that is larger. A number below the smallest normal
+    number counts as zero, and the sign of zero does not count.
+    """
+    if not jnp.issubdtype(expected.dtype, jnp.floating):
+        return np.where(actual == expected, 0.0, np.inf)
+    limits = jnp.finfo(expected.dtype)
+    tiny = float(limits.smallest_normal)
+    a, b = (x.astype(np.float64) for x in (actual, expected))
+    a, b = (np.where(np.abs(x) < 1.01 * tiny, 0.0, x) for x in (a, b))
+    size = np.maximum(np.where(np.isfinite(b), np.abs(b), 0.0), max(smallest_unit, tiny))
+    unit = np.ldexp(float(limits.eps), np.frexp(size)[1] - 1)
+    with np.errstate(invalid="ignore"):
+        distances = np.abs(a - b) / unit
+        is_same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.where(is_same, 0.0, np.where(np.isnan(distances), np.inf, distances))
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float = 1.0, name: str = "") -> None:
@@ -170,7 +236,8 @@ def assert_close(actual: Any, expected: Any, tolerance: float = 1.0, name: str =
         np.testing.assert_array_equal(actual, expected, err_msg=name)
         return
     unit = TOLERANCE[expected.dtype.name] * tolerance
-    actual, expected = (a.astype(np.float64) for a in (actual, expected))
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        actual, expected = (a.astype(np.float64) for a in (actual, expected))
     finite = expected[np.isfinite(expected)]
     scale = max(1.0, float(np.abs(finite).max(initial=0)))
     np.testing.assert_allclose(actual, expected, rtol=unit, atol=unit * scale, err_msg=name)

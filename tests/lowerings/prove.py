@@ -24,8 +24,7 @@ from converter.pipeline import passes
 from converter.pipeline.settings import PassSettings
 from converter.targets.schemas import operator_name
 from converter.verify.sessions import run, session
-from tests.conformance import NEWEST
-from tests.converter.test_edges import units
+from tests.conformance import NEWEST, units_apart
 from tests.forms.errors import IN_ONNX_RUNTIME
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import numbers_of
@@ -300,7 +299,7 @@ def _error_in_units(case: LoweringCase, actual: np.ndarray, expected: np.ndarray
         else 0.0
     )
     with np.errstate(all="ignore"):
-        return units(actual, expected.astype(actual.dtype), max(largest, float(case.of_one)))
+        return units_apart(actual, expected.astype(actual.dtype), max(largest, float(case.of_one)))
 
 
 @dataclass(frozen=True)

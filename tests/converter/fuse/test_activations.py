@@ -16,7 +16,7 @@ import converter
 from converter.ir import ops
 from converter.opsets import is_older
 from converter.targets.schemas import operator_name
-from tests.converter.test_edges import units
+from tests.conformance import units_apart
 
 EDGES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-8, -1e-8, -3.0, 3.0, 6.0, 7.0, -2.9999]
 EDGES += [-20.0, 88.0, 1e30, -1e30]
@@ -184,7 +184,7 @@ def test_inexact_operators_are_reported_or_avoided_if_strict(op):
     strict_export, actual, expected = convert_and_run(fn, opset=24, strict=True)
     assert op not in operators(strict_export)
     assert strict_export.report.deviations == []
-    assert units(actual, expected).max() <= 4
+    assert units_apart(actual, expected).max() <= 4
 
 
 @NEEDS_PRELU_OF_INFINITY

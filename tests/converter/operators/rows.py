@@ -25,7 +25,7 @@ from converter.model.verdict import Level
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import find_target
 from converter.verify.sessions import run, session
-from tests.converter.test_edges import units
+from tests.conformance import units_apart
 
 ROWS = (
     *SPELLINGS_OF_ACTIVATIONS,
@@ -163,7 +163,7 @@ class Judge:
         limit = TOLERATED.get(self.row.op, (ROUNDED, ""))[0]
         with np.errstate(invalid="ignore"):
             difference = np.abs(actual.astype(np.float64) - jax_results.astype(np.float64))
-        return (units(actual, jax_results) > limit) & ~(difference <= tolerance)
+        return (units_apart(actual, jax_results) > limit) & ~(difference <= tolerance)
 
 
 @cache
