@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.image import resize, scale_and_translate
 
-from tests.conformance import DEFAULT, JUDGES, SAMPLES, Case
+from tests.conformance import DEFAULT, EVERY_LEVEL, JUDGES, SAMPLES, Case
 from zoo.architectures.depth.aligned_resize import resize_aligned
 
 OPSETS = (17, 18, 23)
@@ -243,6 +243,36 @@ TABLES = [
     Case("loop", in_loop, tolerance=0.25, tags=DEFAULT),
 ]  # fmt: skip
 
+# --------------------------------------------------------------------------------- behind a norm
+
+
+def normed_channels(method: str) -> Callable[..., Any]:
+    def fn(x):
+        x = resize(jax.nn.standardize(x, -3), (2, 1, 5, 6), method)
+        return x.transpose(3, 1, 0, 2)
+
+    return fn
+
+
+SCALE = np.random.default_rng(91).standard_normal(4).astype(np.float32)
+
+
+def normed_lanes(x):
+    x = jax.nn.relu(x.transpose(3, 0, 1, 2))
+    x = jax.vmap(to(4, 4, 4, antialias=False), 3, 1)(x)
+    return (jax.nn.standardize(x, (1, 3)) * SCALE).transpose(2, 0, 1, 3)
+
+
+# ONNX Runtime's optimizer once created a Resize that it cannot run.
+BEHIND_NORMS = [
+    Case(name, fn, (shape,), (opset,), tags=DEFAULT | {EVERY_LEVEL})
+    for name, fn, shape, opset in (
+        ("behind a norm of channels", normed_channels("linear"), (2, 4, 3, 6), 18),
+        ("behind a norm of channels, cubic", normed_channels("cubic"), (2, 4, 3, 6), 23),
+        ("of lanes, before a norm", normed_lanes, (4, 6, 2, 3), 20),
+    )
+]
+
 # ------------------------------------------------------------------------------------- near misses
 
 WEIGHTS = np.random.default_rng(0).random((7, 9)).astype(np.float32)
@@ -267,5 +297,5 @@ NEAR_MISSES = [
 
 PROGRAMS = [
     *(*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *ALIGNED, *GRADIENTS),
-    *(*TABLES, *NEAR_MISSES),
+    *(*TABLES, *BEHIND_NORMS, *NEAR_MISSES),
 ]

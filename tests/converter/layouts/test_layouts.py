@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 
 import converter
-from tests.converter.layouts.draw import OPSETS, WINDOWS, Program, draw
+from tests.converter.layouts.draw import OPSETS, WINDOWS, draw
 
 LEVELS = (
     ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -51,45 +51,6 @@ def assert_matches_jax(program, seed=0):
         raise AssertionError(f"{program}\n{error}") from error
     verdict = None if all(is_near) else converter.check(export, program, [x])
     assert verdict is None or verdict.passed, f"{program}\n{verdict.differences[:1]}"
-
-
-RESIZES_BEHIND_NORMS = {
-    "channels of a norm": Program(
-        (2, 4, 3, 6),
-        (
-            "jax.nn.standardize(x, -3)",
-            "resize(x, [2, 1, 5, 6], 'linear')",
-            "x.transpose([3, 1, 0, 2])",
-        ),
-        18,
-    ),
-    "cubic": Program(
-        (2, 4, 3, 6),
-        (
-            "jax.nn.standardize(x, -3)",
-            "resize(x, [2, 1, 5, 6], 'cubic')",
-            "x.transpose([3, 1, 0, 2])",
-        ),
-        23,
-    ),
-    "vmap": Program(
-        (4, 6, 2, 3),
-        (
-            "x.transpose([3, 0, 1, 2])",
-            "jax.nn.relu(x)",
-            "jax.vmap(lambda x: resize(x, [4, 4, 4], 'linear', antialias=False), 3, 1)(x)",
-            "jax.nn.standardize(x, (1, 3)) * numbers(91, 4)",
-            "x.transpose([2, 0, 1, 3])",
-        ),
-        20,
-    ),
-}
-"""Programs in which ONNX Runtime's optimizer once created a Resize that it cannot run."""
-
-
-@pytest.mark.parametrize("name", RESIZES_BEHIND_NORMS)
-def test_resizes_behind_norms_match_jax(name):
-    assert_matches_jax(RESIZES_BEHIND_NORMS[name])
 
 
 KINDS = list(dict.fromkeys(WINDOWS))
