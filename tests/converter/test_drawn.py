@@ -3,12 +3,13 @@
 The layout pass must not add Transpose nodes to them.
 """
 
+from random import Random
+
 import jax
 import pytest
 
 import converter
 from converter.pipeline import passes
-from tests.forms import steps
 from tests.forms.draw import Limits, draw
 from tests.forms.program import Program, function
 from tests.fuzz.judge import judge
@@ -20,16 +21,10 @@ IMAGES = {
     **dict.fromkeys(("transpose", "concatenate", "split", "pad", "flip", "reshape"), 1),
     **dict.fromkeys(("linear", "reduce", "cumulative"), 1),
 }
-"""Names of steps of the fuzzer, and how often each is drawn relative to the others."""
+"""Names of forms of steps, and how often each is drawn relative to the others."""
 
 
-def draw_images(seed: str, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """Return a random program whose steps are those of ``IMAGES``."""
-    chosen = {step.__name__: step for step in steps.STEPS}
-    with monkeypatch.context() as patch:
-        patch.setattr(steps, "STEPS", [chosen[name] for name in IMAGES])
-        patch.setattr(steps, "WEIGHTS", list(IMAGES.values()))
-        return draw(seed, Limits((4, 9), (2, 3, 4, 6)))
+LIMITS = Limits((4, 9), (2, 3, 4, 6), IMAGES)
 
 
 SEEDS = [
@@ -43,7 +38,7 @@ def test_programs_on_images_have_no_additional_transposes(seeds, monkeypatch):
     """Files agree with JAX and have no more Transpose nodes than without the pass `channels`."""
     other_passes = tuple(r for r in passes.PASSES if getattr(r, "name", "") != "channels")
     for seed in seeds:
-        program = draw_images(f"images/{seed}", monkeypatch)
+        program = draw(Random(f"images/{seed}"), LIMITS)
         verdict = judge(program)
         assert verdict.is_fine, f"images/{seed}: {verdict}"
         if verdict.kind == "refused":

@@ -1,21 +1,31 @@
-"""Draw random programs step by step. Each step takes values of the steps before it."""
+"""Draw random programs step by step. Each step takes values of the steps before it.
+
+A `random.Random` drives the drawing. hypothesis has one too, which `programs` uses. It makes a
+failing program smaller by drawing smaller numbers, so the simplest of several options is the first
+one, and a chance of zero is never taken.
+"""
 
 from __future__ import annotations
 
 import math
-import random
-from collections import Counter
-from collections.abc import Callable, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import accumulate
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import numpy as np
+from hypothesis import strategies as st
 from jax import export
 
 from tests.conformance import NEWEST
 from tests.forms.errors import IN_JAX
 from tests.forms.program import Body, Program, Shape, Spec, Step, live, reads, types
+
+if TYPE_CHECKING:
+    from tests.forms.steps.registry import Form
 
 SIZES = (2, 3, 3, 4, 4, 5, 6, 1)
 """Sizes of dimensions. A size that occurs twice is drawn twice as often."""
@@ -26,11 +36,17 @@ EMPTY = 0.2
 LARGEST = 400
 """The largest number of elements of a value."""
 
-DTYPES = {
+DTYPES: Mapping[str, float] = {
     **{"float32": 60, "int32": 12, "bool": 6, "float16": 7, "bfloat16": 2},
     **{"uint8": 4, "int8": 3, "uint32": 2, "int16": 1, "uint16": 1},
 }
-WIDE = {"float64": 30, "int64": 20, "uint64": 5}
+WIDE: Mapping[str, float] = {"float64": 30, "int64": 20, "uint64": 5}
+
+
+ATTEMPTS = 8
+"""The number of attempts to add a step."""
+
+T = TypeVar("T")
 
 
 class Unfit(Exception):
@@ -39,20 +55,35 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """The numbers of steps and the sizes of dimensions of programs."""
+    """The numbers of steps of programs, the sizes of dimensions, and the forms of steps with their
+    weights, which by default are all forms with their own weights."""
 
     steps: tuple[int, int] = (2, 12)
     sizes: Sequence[int] = SIZES
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 LIMITS = Limits()
+
+
+def chance(rng: Random, probability: float) -> bool:
+    """Draw True with this probability, in percent."""
+    return rng.randrange(100) >= 100 - round(100 * probability)
+
+
+def weighted(rng: Random, options: Mapping[T, float]) -> T:
+    """Draw one of the options, each with its weight."""
+    ends = list(accumulate(options.values()))
+    # hypothesis prefers small integers of a large range, but draws all bytes equally often.
+    part = int.from_bytes(rng.randbytes(2), "big") / 2**16
+    return list(options)[bisect(ends, part * ends[-1])]
 
 
 @dataclass
 class ProgramState:
     """The state of a program that is drawn, shared by all of its functions."""
 
-    rng: random.Random
+    rng: Random
     limits: Limits
     x64: bool
     symbolic: bool
@@ -79,10 +110,22 @@ class Draw:
         self.steps: list[Step] = []
 
     def chance(self, probability: float) -> bool:
-        return self.rng.random() < probability
+        return chance(self.rng, probability)
 
     def choice(self, *options: Any) -> Any:
         return self.rng.choice(options)
+
+    def sample(self, options: Iterable[T], count: int) -> list[T]:
+        """Draw several of the options, in the drawn order.
+
+        hypothesis varies only the results of a generator's own `sample`, so that most programs
+        would be near copies.
+        """
+        remaining = list(options)
+        return [remaining.pop(self.rng.randrange(len(remaining))) for _ in range(count)]
+
+    def weighted(self, options: Mapping[T, float]) -> T:
+        return weighted(self.rng, options)
 
     def integer(self, low: int, high: int) -> int:
         """Draw an integer from ``low`` to ``high``, both included. Raises `Unfit` if there is
@@ -100,7 +143,7 @@ class Draw:
     def axes(self, name: str) -> tuple[int, ...]:
         """Draw one or more axes of a value, in ascending order."""
         rank = self.pool[name].rank
-        return tuple(sorted(self.rng.sample(range(rank), self.integer(1, rank))))
+        return tuple(sorted(self.sample(range(rank), self.integer(1, rank))))
 
     def number(self) -> str:
         """Draw a number as Python writes it."""
@@ -176,7 +219,7 @@ class Draw:
 
     def dtype(self) -> str:
         table = DTYPES if not self.state.x64 or self.chance(0.4) else WIDE
-        return self.rng.choices(list(table), list(table.values()))[0]
+        return weighted(self.rng, table)
 
     def size(self) -> int:
         return self.rng.choice(self.state.limits.sizes)
@@ -216,7 +259,7 @@ class Draw:
             inner.add(name, spec)
         state.depth += 1
         try:
-            inner.extend(self.integer(*steps))
+            inner.extend(*steps)
             result = finish(inner)
         finally:
             state.depth -= 1
@@ -226,32 +269,33 @@ class Draw:
         self.bodies.append(body)
         return body.name
 
-    def extend(self, count: int) -> None:
-        """Add ``count`` steps, or fewer if too many attempts fail."""
-        from tests.forms.steps import STEPS, WEIGHTS
+    def extend(self, low: int, high: int) -> None:
+        """Add ``low`` to ``high`` steps, or fewer if too many attempts fail."""
+        from tests.forms.steps import FORMS
 
-        added = 0
-        for _ in range(count * 8):
-            if added == count:
+        weights = self.state.limits.weights or {n: form.weight for n, form in FORMS.items()}
+        for count in range(high):
+            # A number of steps that is drawn before the steps would keep hypothesis from deleting
+            # one of them.
+            if count >= low and not self.rng.randrange(high - count + 1):
                 return
-            maker = self.rng.choices(STEPS, WEIGHTS)[0]
-            added += self.attempt(maker)
+            if not any(self.attempt(FORMS[self.weighted(weights)]) for _ in range(ATTEMPTS)):
+                return
 
-    def attempt(self, maker: Callable[[Draw], str]) -> bool:
-        """Add a step if it fits and JAX accepts it. Return whether it was added."""
+    def attempt(self, form: Form) -> bool:
+        """Add a step of a form if it fits and JAX accepts it. Return whether it was added."""
         self.bodies = []
         tables = (self.pool, self.state.inputs, self.state.weights)
         previous_names = [set(table) for table in tables]
         try:
-            text = maker(self)
+            text = form.write(self)
             names, specs = self.typed(text)
         except (Unfit, *IN_JAX):
             for table, previous in zip(tables, previous_names, strict=True):
                 for name in set(table) - previous:
                     del table[name]
             return False
-        STEP_COUNTS[maker.__name__] += 1
-        self.steps.append(Step(names, text, tuple(self.bodies)))
+        self.steps.append(Step(names, text, tuple(self.bodies), form.name))
         for name, spec in zip(names, specs, strict=True):
             self.add(name, spec)
         return True
@@ -278,35 +322,36 @@ class Draw:
 
 ALL = {*DTYPES, *WIDE}
 
-STEP_COUNTS: Counter[str] = Counter()
-"""The number of times that each kind of step was added. A test checks that each is drawn."""
 
-
-def draw(seed: str, limits: Limits = LIMITS) -> Program:
-    """Draw the program of a seed. The same seed and limits give the same program."""
-    rng = random.Random(seed)
-    x64 = rng.random() < 0.12
-    scope = export.SymbolicScope()
-    if rng.random() < EMPTY:
+def draw(rng: Random, limits: Limits = LIMITS) -> Program:
+    """Draw a program."""
+    x64 = chance(rng, 0.12)
+    if chance(rng, EMPTY):
         limits = replace(limits, sizes=(*limits.sizes, 0))
-    state = ProgramState(rng, limits, x64, rng.random() < 0.15, scope)
+    symbolic = chance(rng, 0.15)
+    state = ProgramState(rng, limits, x64, symbolic, export.SymbolicScope())
     with jax.enable_x64(x64):
         first = Draw(state, {})
         for _ in range(first.integer(1, 2)):
             shape: Shape = first.sizes(0, 4) if first.chance(0.3) else first.sizes(1, 3)
-            if state.symbolic:
+            if symbolic:
                 shape = ("B", *shape[1:])
             elif shape and first.chance(0.1):
                 shape = (1, *shape[1:])
             first.fresh(shape, first.dtype() if first.chance(0.4) else "float32")
-        first.extend(first.integer(*limits.steps))
+        first.extend(*limits.steps)
     results = [name for step in first.steps for name in step.names]
     if not results:
-        return draw(seed + "+", limits)
+        return draw(rng, limits)
     read = set[str]().union(*(reads(step) for step in first.steps))
     unread = [name for name in results if name not in read]
-    outputs = {*unread[-4:], *rng.sample(results, min(len(results), rng.randint(0, 1)))}
+    outputs = {*unread[-4:], *first.sample(results, first.integer(0, 1))}
     opset = min(rng.choice((23, 23, 23, 24, 26, 18, 21, 17)), NEWEST)
     output_names = tuple(n for n in results if n in outputs)
     program = Program(state.inputs, state.weights, tuple(first.steps), output_names, opset, x64)
-    return live(replace(program, closure=rng.random() < 0.4, strict=rng.random() < 0.5))
+    return live(replace(program, closure=chance(rng, 0.4), strict=chance(rng, 0.5)))
+
+
+def programs(limits: Limits = LIMITS) -> st.SearchStrategy[Program]:
+    """Return the strategy of hypothesis that draws programs."""
+    return st.randoms(use_true_random=False).map(lambda rng: draw(rng, limits))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -77,11 +77,13 @@ class Body:
 
 @dataclass(frozen=True)
 class Step:
-    """The line `names = text`, after the nested functions that the text calls."""
+    """The line `names = text`, after the nested functions that the text calls. ``form`` is the name
+    of the form from which the line was written."""
 
     names: tuple[str, ...]
     text: str
     bodies: tuple[Body, ...] = ()
+    form: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)

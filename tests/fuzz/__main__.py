@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from random import Random
 
 from tests.forms.draw import Limits, draw
 from tests.forms.program import printed
@@ -38,7 +39,7 @@ def main() -> int:
     options = parser().parse_args()
     limits = Limits((2, options.steps))
     if options.show is not None:
-        program = draw(f"{options.seed}/{options.show}", limits)
+        program = draw(Random(f"{options.seed}/{options.show}"), limits)
         print(printed(program))
         print(judge(program))
         return 0
@@ -71,7 +72,7 @@ def _report(failed: list[tuple[int, Outcome]], options: argparse.Namespace, limi
         print(f"\n== {len(group)} times {kind}: {cause}", [index for index, _ in group][:20])
         # Wrong numbers have no message that distinguishes causes: shrink all of them.
         for index, outcome in group[: None if kind.startswith("wrong") else options.shrink]:
-            program = draw(f"{options.seed}/{index}", limits)
+            program = draw(Random(f"{options.seed}/{index}"), limits)
             if kind not in ("crash", "hangs"):
                 program = shrink(program, outcome)
                 outcome = judge(program)

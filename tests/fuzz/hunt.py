@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from multiprocessing import connection, get_context
+from random import Random
 from unittest import mock
 
 import jax
@@ -43,7 +44,7 @@ def work(pipe: connection.Connection, seed: str, limits: Limits) -> None:
     for count, index in enumerate(iter(pipe.recv, None)):
         if count % FORGET == FORGET - 1:
             jax.clear_caches()
-        pipe.send(judge(draw(f"{seed}/{index}", limits), pipe.send))
+        pipe.send(judge(draw(Random(f"{seed}/{index}"), limits), pipe.send))
 
 
 class Worker:

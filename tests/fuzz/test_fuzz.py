@@ -2,6 +2,7 @@
 wrong ones, and failing programs are shrunk."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,10 +10,9 @@ import pytest
 import converter
 from converter import Difference
 from converter.verify.samples import draw_basic_samples
-from tests.forms import draw as drawing
 from tests.forms.draw import Limits, draw
-from tests.forms.program import Program, Spec, Step, function
-from tests.forms.steps import STEPS
+from tests.forms.program import Program, Spec, Step, function, walk
+from tests.forms.steps import FORMS
 from tests.fuzz.hunt import hunt
 from tests.fuzz.judge import Outcome, is_open, judge
 from tests.fuzz.shrink import shrink
@@ -41,11 +41,9 @@ def test_programs(indices, seed, steps, least_right):
 
 
 @pytest.mark.full
-def test_every_kind_of_step_is_drawn():
-    drawing.STEP_COUNTS.clear()
-    for i in range(1000):
-        draw(f"steps/{i}", Limits((4, 8)))
-    assert not [maker.__name__ for maker in STEPS if not drawing.STEP_COUNTS[maker.__name__]]
+def test_every_form_is_drawn():
+    programs = (draw(Random(f"steps/{i}"), Limits((4, 8))) for i in range(1500))
+    assert FORMS.keys() <= {step.form for program in programs for step in walk(program.steps)}
 
 
 def one_step(text: str, shape: tuple[int | str, ...] = (3,)) -> Program:
@@ -154,6 +152,8 @@ def test_a_wrong_program_is_shrunk():
         is_in = any("jnp.transpose" in step.text for step in program.steps)
         return Outcome("wrong" if is_in else "right")
 
-    long = next(p for p in map(draw, map(str, range(99))) if len(p) > 6 and not judged(p).is_fine)
+    long = next(
+        p for p in map(draw, map(Random, range(99))) if len(p) > 6 and not judged(p).is_fine
+    )
     small = shrink(long, judged(long), judged)
     assert not judged(small).is_fine and len(small) <= 2

@@ -1,8 +1,8 @@
-"""Kinds of steps: functions that write a line of Python over values that the program has."""
+"""Forms of steps: functions that write a line of Python over values that the program has."""
 
 import importlib
 
-from tests.forms.steps.registry import STEPS, WEIGHTS
+from tests.forms.steps.registry import FORMS, Form
 
 for _family in (
     *("elementwise", "reduce", "shape", "indexing", "contract"),
@@ -10,4 +10,4 @@ for _family in (
 ):
     importlib.import_module(f"{__name__}.{_family}")
 
-__all__ = ["STEPS", "WEIGHTS"]
+__all__ = ["FORMS", "Form"]

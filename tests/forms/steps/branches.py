@@ -8,7 +8,7 @@ from functools import partial
 from tests.forms.draw import Draw, Unfit
 from tests.forms.program import Spec
 from tests.forms.steps.control import looped
-from tests.forms.steps.registry import OF_A_VALUE, Maker, filled, last, lines, loss, step
+from tests.forms.steps.registry import OF_A_VALUE, Form, Maker, filled, last, lines, loss, step
 from tests.forms.steps.transform import without
 
 Finish = Callable[[Draw], str]
@@ -95,7 +95,7 @@ BRANCHES = (
 def pick(d: Draw, options: Sequence[str], x: str = "", depth: int = 0) -> str:
     """Return one of several texts that fits, with all of its gaps filled. Raises `Unfit` if none
     does."""
-    for text in d.rng.sample(options, min(ATTEMPTS, len(options))):
+    for text in d.sample(options, min(ATTEMPTS, len(options))):
         with suppress(Unfit):
             return completed(d, text, x, depth)
     raise Unfit
@@ -165,11 +165,12 @@ lines("""
 """)
 
 
-def ending(maker: Maker, finish: Finish) -> Finish:
+def ending(write: Maker, finish: Finish) -> Finish:
     """Return a function that adds this step and then finishes the function that is drawn."""
+    form = Form(write.__name__, 1, write)
 
     def run(d: Draw) -> str:
-        if not any(d.attempt(maker) for _ in range(4)):
+        if not any(d.attempt(form) for _ in range(4)):
             raise Unfit
         return finish(d)
 

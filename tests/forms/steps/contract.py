@@ -28,7 +28,7 @@ PRODUCT = {{x} @ {y}|{x} @ {y}|jnp.dot({x}, {y})}
 def einsum(d: Draw) -> str:
     x = d.any("fi", (1, 4))
     letters = list("abcdefgh")
-    d.rng.shuffle(letters)
+    letters = d.sample(letters, len(letters))
     sizes: dict[str, Any] = {}
     labels_of_x = ""
     for size in d.pool[x].shape:
@@ -39,16 +39,16 @@ def einsum(d: Draw) -> str:
     operands = [(labels_of_x, x)]
     for _ in range(d.integer(0, 2) if d.chance(0.5) else 1):
         labels_so_far = list(sizes)
-        chosen = d.rng.sample(labels_so_far, d.integer(0, min(3, len(labels_so_far))))
+        chosen = d.sample(labels_so_far, d.integer(0, min(3, len(labels_so_far))))
         if d.chance(0.6):
             chosen.append(letters.pop())
             sizes[chosen[-1]] = d.size()
-        d.rng.shuffle(chosen)
+        chosen = d.sample(chosen, len(chosen))
         name = d.of(tuple(sizes[c] for c in chosen), d.pool[x].dtype)
         operands.append(("".join(chosen), name))
-    d.rng.shuffle(operands)
+    operands = d.sample(operands, len(operands))
     out = [c for c in sizes if d.chance(0.6)]
-    d.rng.shuffle(out)
+    out = d.sample(out, len(out))
     labels, names = zip(*operands, strict=True)
     return f"jnp.einsum({','.join(labels) + '->' + ''.join(out)!r}, {', '.join(names)})"
 
@@ -57,10 +57,10 @@ def einsum(d: Draw) -> str:
 def dot_general(d: Draw) -> str:
     x = d.any("fi", (1, 4))
     shape = d.pool[x].shape
-    axes = d.rng.sample(range(len(shape)), d.integer(0, len(shape)))
+    axes = d.sample(range(len(shape)), d.integer(0, len(shape)))
     cut = d.integer(0, len(axes))
     axes_of_y: list[int | None] = [*axes, *[None] * d.integer(0, 2)]
-    d.rng.shuffle(axes_of_y)
+    axes_of_y = d.sample(axes_of_y, len(axes_of_y))
     y = d.of(tuple(d.size() if p is None else shape[p] for p in axes_of_y), d.pool[x].dtype)
     parts = (axes[cut:], axes[:cut])  # contracted axes, and batch axes
     numbers = tuple((tuple(part), tuple(map(axes_of_y.index, part))) for part in parts)

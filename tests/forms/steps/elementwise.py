@@ -63,7 +63,7 @@ BINS = jnp.array([-1.0, 0.0, 0.5, 2.0])
 def binary(d: Draw) -> str:
     x = d.any("fiu")
     pair = [x, d.broadcastable(x)]
-    d.rng.shuffle(pair)
+    pair = d.sample(pair, len(pair))
     return f"{d.choice(*BINARY)}({pair[0]}, {pair[1]})"
 
 

@@ -33,7 +33,7 @@ def draw_axis(d: Draw, spec: Spec) -> int:
 
 def draw_axes(d: Draw, spec: Spec, limit: int = 3) -> list[int]:
     """Draw one or more axes, mostly two and at most ``limit``."""
-    return d.rng.sample(range(spec.rank), min(d.choice(1, 2, 2, 3), limit, spec.rank))
+    return d.sample(range(spec.rank), min(d.choice(1, 2, 2, 3), limit, spec.rank))
 
 
 def sizes(spec: Spec) -> list[int]:
@@ -45,7 +45,7 @@ def sizes(spec: Spec) -> list[int]:
 
 
 def transpose(d: Draw, x: str, spec: Spec) -> str:
-    order = tuple(d.rng.sample(range(spec.rank), spec.rank))
+    order = tuple(d.sample(range(spec.rank), spec.rank))
     pair = f"{draw_axis(d, spec)}, {draw_axis(d, spec)}"
     return d.choice(
         *[f"jnp.transpose({x}, {order})"] * 3,
@@ -165,12 +165,12 @@ def convolve(d: Draw, x: str, spec: Spec) -> str:
     if not 3 <= spec.rank <= 5:
         raise Unfit
     letters = LETTERS[: spec.rank]
-    orders = ["".join(d.rng.sample(letters, spec.rank)) for _ in range(2)]
+    orders = ["".join(d.sample(letters, spec.rank)) for _ in range(2)]
     size = dict(zip(orders[0], sizes(spec), strict=True))
     groups = d.choice(1, 1, size["C"])
     kernel = {"I": size["C"] // groups, "O": groups * d.integer(1, 2)}
     kernel |= {c: d.integer(1, 3) for c in letters[2:]}
-    order = "".join(d.rng.sample("IO" + letters[2:], spec.rank))
+    order = "".join(d.sample("IO" + letters[2:], spec.rank))
     w = d.of(tuple(kernel[c] for c in order), spec.dtype)
     strides = tuple(d.choice(1, 1, 2) for _ in letters[2:])
     padding = d.choice("'SAME'", "'VALID'", str([(1, d.integer(0, 2))] * len(strides)))
@@ -223,7 +223,7 @@ def regroup(d: Draw, x: str, spec: Spec) -> str:
     return f"({x}).reshape({(*shape[: chosen - 1], merged, *shape[chosen + 1 :])})"
 
 
-PLAIN: dict[Layer, int] = {
+PLAIN: dict[Layer, float] = {
     **{
         transpose: 6,
         resize_axes: 6,
@@ -240,7 +240,7 @@ PLAIN: dict[Layer, int] = {
 
 def apply_one(d: Draw, x: str, spec: Spec) -> str:
     """Write one operation of `PLAIN`."""
-    return d.rng.choices(list(PLAIN), list(PLAIN.values()))[0](d, x, spec)
+    return d.weighted(PLAIN)(d, x, spec)
 
 
 def apply_batched(d: Draw, x: str, spec: Spec) -> str:
@@ -308,7 +308,7 @@ def resize_between_layouts(d: Draw) -> str:
 def resize_of_what_is_normalized(d: Draw) -> str:
     """Normalize along an axis, resize this axis, and transpose."""
     x = d.fresh(tuple(d.choice(2, 3, 4, 5) for _ in range(d.choice(3, 4, 4, 4))), "float32")
-    chosen, other = d.rng.sample(range(d.pool[x].rank), 2)
+    chosen, other = d.sample(range(d.pool[x].rank), 2)
 
     def resize(d: Draw, x: str, spec: Spec) -> str:
         return resize_along(d, x, spec, (chosen, other) if d.chance(0.9) else (chosen,))

@@ -1,6 +1,6 @@
-"""All kinds of steps, and the weights with which they are drawn.
+"""All forms of steps, and the weights with which they are drawn.
 
-A kind is a function that writes a line of Python, or a line with gaps in braces. Such lines are in
+A form is a function that writes a line of Python, or a line with gaps in braces. Such lines are in
 tables, as `weight name line`. `NAME = part` in a table defines a part that several lines contain as
 `{NAME}`. The gaps are:
 
@@ -25,7 +25,9 @@ Gaps may contain gaps. Values are drawn first, then the other gaps from the left
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeAlias
 
 from tests.forms.draw import Draw, Unfit
@@ -33,25 +35,43 @@ from tests.forms.program import Shape
 
 Maker: TypeAlias = Callable[[Draw], str]
 
-STEPS: list[Maker] = []
-WEIGHTS: list[float] = []
+
+@dataclass(frozen=True)
+class Form:
+    """A form of a step: the function that writes its line, and the weight with which it is drawn.
+    ``text`` is the line with its gaps, and empty if the form is a function of this package."""
+
+    name: str
+    weight: float
+    write: Maker
+    text: str = ""
+
+
+FORMS: dict[str, Form] = {}
+"""All forms by name."""
 
 VALUE = re.compile(r"\{(\w):([fiub*]+)(\d?)(\+|-\d|)(!?)(&?)\}")
 
 
 def step(weight: float = 1.0) -> Callable[[Maker], Maker]:
-    """Register a kind of step, which is drawn with this weight."""
+    """Register a form of a step, which is drawn with this weight."""
 
     def register(maker: Maker) -> Maker:
-        STEPS.append(maker)
-        WEIGHTS.append(weight)
+        add(Form(maker.__name__, weight, maker))
         return maker
 
     return register
 
 
+def add(form: Form) -> None:
+    """Register a form. Raises `ValueError` if its name is taken."""
+    if form.name in FORMS:
+        raise ValueError(f"two forms are named {form.name}")
+    FORMS[form.name] = form
+
+
 def lines(table: str) -> None:
-    """Register the kinds of steps of a table. An indented line continues the line above it."""
+    """Register the forms of a table. An indented line continues the line above it."""
     parts: dict[str, str] = {}
     joined = re.sub(r"\n +", " ", re.sub(r"\n +\|", "|", table))
     for line in re.findall(r"^[^#\n].*", joined, re.MULTILINE):
@@ -60,12 +80,7 @@ def lines(table: str) -> None:
         if name == "=":
             parts[first] = text
             continue
-
-        def maker(d: Draw, text: str = text) -> str:
-            return filled(d, text)
-
-        maker.__name__ = name
-        step(float(Fraction(first)))(maker)
+        add(Form(name, float(Fraction(first)), partial(filled, text=text), text))
 
 
 def filled(d: Draw, text: str) -> str:

@@ -6,7 +6,7 @@ from tests.forms.draw import Draw, Unfit
 from tests.forms.steps.registry import OF_A_VALUE, lines, step, tuple_of
 
 OF_A_VALUE |= {
-    "order": lambda d, x: tuple(d.rng.sample(range(d.pool[x].rank), d.pool[x].rank)),
+    "order": lambda d, x: tuple(d.sample(range(d.pool[x].rank), d.pool[x].rank)),
     "widths": tuple_of(lambda d, n: (d.integer(0, 2), d.integer(0, 2))),
     "config": tuple_of(lambda d, n: (d.integer(-1, 2), d.integer(-1, 2), d.choice(0, 0, 0, 1, 2))),
     "front": lambda d, x: "".join(
@@ -108,7 +108,7 @@ def concatenate(d: Draw) -> str:
     if d.chance(0.3):
         candidates.append(d.of((*before, d.size(), *after), spec.dtype))
     chosen = [d.rng.choice(candidates) for _ in range(d.integer(1, 3))] + [x]
-    d.rng.shuffle(chosen)
+    chosen = d.sample(chosen, len(chosen))
     return f"jnp.concatenate([{', '.join(chosen)}], axis={axis})"
 
 

@@ -16,15 +16,15 @@ def convolution(d: Draw) -> str:
     x = d.any("f", (3, 4))
     rank = d.pool[x].rank
     letters = "NC" + "HW"[: rank - 2]
-    lhs = "".join(d.rng.sample(letters, rank))
+    lhs = "".join(d.sample(letters, rank))
     batch, channels = (d.pool[x].shape[lhs.index(c)] for c in "NC")
     if not isinstance(channels, int) or channels == 0:
         raise Unfit
     groups = d.choice(1, 1, 1, channels)
     sizes = {"I": channels // groups, "O": groups * d.integer(1, 3)}
     sizes |= {c: d.integer(1, 3) for c in "HW"}
-    rhs = "".join(d.rng.sample("IO" + letters[2:], rank))
-    out = "".join(d.rng.sample(letters, rank))
+    rhs = "".join(d.sample("IO" + letters[2:], rank))
+    out = "".join(d.sample(letters, rank))
     kernel = d.of(tuple(sizes[c] for c in rhs), d.pool[x].dtype)
     count = rank - 2
     strides = tuple(d.choice(1, 1, 2) for _ in range(count))
