@@ -30,6 +30,7 @@ from tests.programs import (
     recurrent,
     reduce,
     resize,
+    sampling,
     spellings,
     uniform,
     window,
@@ -42,7 +43,7 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
         *(attention, channels, lookalikes, named, recurrent, published, edges),
-        *(primitives, deviations),
+        *(primitives, deviations, sampling),
     )
 }
 
