@@ -12,9 +12,10 @@ from converter.ir import ops
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
 from converter.lower.lowerings import BUILTIN_RULES
-from tests.converter.test_edges import HALVES, TOLERATED, UNITS
+from tests.conformance import HALVES
 from tests.lowerings.operands import boolean, edges, moderate, operand, subnormal
 from tests.lowerings.prove import Applied, LoweringCase, LoweringDraw, Result
+from tests.programs.primitives import TOLERATED, UNITS
 from tests.rules.canonical import LAX, dtypes_of
 from tests.rules.programs import ALL, FLOATS, INTEGERS, NUMBERS, Drawn, Expr, Shape
 
