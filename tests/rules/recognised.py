@@ -144,7 +144,7 @@ def repeated(q: Any, k: Any, v: Any) -> Any:
 
 
 NORM = of_forms((norm, ((3, 5),)), (partial(norm, axis=-2), ((5, 4),)))
-GELU = of(partial(jax.nn.gelu, approximate=False), partial(jax.nn.gelu, approximate=True))
+GELU = of(*(form.formula for form in ops.ACTIVATIONS[ops.gelu].forms))
 ROTARY = of_forms(
     (rotate_full, ((5, 8),)), (rotate_interleaved, ((5, 8),)), (rotate_rest, ((6, 8),))
 )

@@ -33,7 +33,7 @@ ROWS = (
         Spelling(op, ActivationForm(None, example))
         for op, row in ops.ACTIVATIONS.items()
         for example in row.examples
-        if not row.forms
+        if op not in {spelling.op for spelling in SPELLINGS_OF_ACTIVATIONS}
     ),
     Spelling(ops.softplus, ActivationForm(None, lambda x: jnp.log1p(jnp.exp(-jnp.abs(x))))),
     # lax.logistic has further parameters.
