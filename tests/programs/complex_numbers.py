@@ -107,16 +107,6 @@ NAMES = (
 )
 NAMES += " rsqrt sign sin sinh sqrt square tan tanh"
 FUNCTIONS = {name: vars(lax)[name] for name in NAMES.split()}
-WITH_BRANCH_CUTS = (
-    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "log", "log1p", "rsqrt", "sqrt"),
-)
-
-
-def points_on_axes() -> np.ndarray:
-    """Return points on both axes, with zeros of both signs."""
-    ends = np.array([0, 0.5, 1, 2, 100], np.float32)
-    flat = [complex(s * a, z) for a in ends for s in (1.0, -1.0) for z in (0.0, -0.0)]
-    return np.array([*flat, *(complex(z.imag, z.real) for z in flat)], np.complex64)
 
 
 def in_double_precision(z):
@@ -135,8 +125,6 @@ REAL_OPERANDS = {
 """Functions that cost one or two products instead of four, with the number of operators."""
 
 EDGE_CASES = [
-    *(Case(f"{name} at branch cuts", FUNCTIONS[name], [points_on_axes()], tolerance=0.1,
-           tags=DEFAULT) for name in WITH_BRANCH_CUTS),
     Case("complex128", in_double_precision, [WIDE], (17,), tolerance=16, x64=True, tags=DEFAULT),
     *(Case(name, fn, (((3, 4), np.complex64),), ops=ops, tags=DEFAULT)
       for name, (fn, ops) in REAL_OPERANDS.items()),

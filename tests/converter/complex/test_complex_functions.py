@@ -1,4 +1,4 @@
-"""Functions of complex numbers against numpy in double precision.
+"""Functions of complex numbers against numpy in double precision, and against JAX at branch cuts.
 
 Fourier transforms of any length are compared with numpy's.
 """
@@ -24,6 +24,18 @@ REFERENCES = {
 """Reference functions where numpy has none of the same name."""
 
 TRUTH = {name: REFERENCES.get(name) or vars(np)[name] for name in FUNCTIONS}
+WITH_BRANCH_CUTS = (
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "log",
+    "log1p",
+    "rsqrt",
+    "sqrt",
+)
 POWERS = (-3, -1, 0, 1, 2, 5)
 
 
@@ -33,6 +45,13 @@ def plane():
     circle = np.exp(1j * RNG.uniform(-np.pi, np.pi, 100))
     near_singularities = np.array([0, 1, -1, 1j, -1j])[:, None] + 1e-4 * normal(5, 50)
     return np.concatenate([sizes.ravel(), circle, near_singularities.ravel()]).astype(np.complex64)
+
+
+def axes():
+    """Return points on both axes, with zeros of both signs."""
+    ends = np.array([0, 0.5, 1, 2, 100], np.float32)
+    flat = [complex(s * a, z) for a in ends for s in (1.0, -1.0) for z in (0.0, -0.0)]
+    return np.array([*flat, *(complex(z.imag, z.real) for z in flat)], np.complex64)
 
 
 def convert_and_run(fn, *inputs, opset=23):
@@ -81,6 +100,22 @@ def test_every_function_is_near_the_truth():
             assert error < UNITS, (name, error)
         for power, x in zip(POWERS, powers, strict=True):
             assert error_in_units(x[modest], exact[modest] ** power) < UNITS, power
+
+
+def test_branch_cuts_are_where_they_are_in_jax():
+    def functions(z):
+        return [FUNCTIONS[name](z) for name in WITH_BRANCH_CUTS]
+
+    z = axes()
+    for name, x, y in zip(
+        WITH_BRANCH_CUTS, convert_and_run(functions, z), functions(z), strict=True
+    ):
+        limit = 4e-6 * np.maximum(np.abs(y), 1e-30)
+        with np.errstate(invalid="ignore"):
+            parts = [(np.real(x), np.real(y)), (np.imag(x), np.imag(y))]
+            same = [(np.abs(a - b) <= limit) | (a == b) | ~np.isfinite(b) for a, b in parts]
+        bad = ~(same[0] & same[1])
+        assert not bad.any(), (name, z[bad], x[bad], np.asarray(y)[bad])
 
 
 # -------------------------------------------------------------------------------------- transforms
