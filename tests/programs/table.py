@@ -17,6 +17,7 @@ from tests.programs import (
     decompositions,
     edges,
     elementwise,
+    forms,
     found,
     indexing,
     layers,
@@ -39,7 +40,7 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
     for module in (
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
-        *(attention, channels, lookalikes, named, recurrent, published, edges),
+        *(attention, channels, lookalikes, named, recurrent, published, edges, forms),
     )
 }
 
