@@ -1,8 +1,8 @@
 """Draw random programs step by step. Each step takes values of the steps before it.
 
 A `random.Random` drives the drawing. hypothesis has one too, which `programs` uses. It makes a
-failing program smaller by drawing smaller numbers, so the simplest of several options is the first
-one, and a chance of zero is never taken.
+failing program smaller by drawing smaller numbers, so the simplest of several options should be the
+first one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 from hypothesis import strategies as st
-from jax import export
 
 from tests.conformance import NEWEST
 from tests.forms.errors import IN_JAX
-from tests.forms.program import Body, Program, Shape, Spec, Step, live, reads, types
+from tests.forms.program import Body, Program, Shape, Spec, Step, live, reads, result_types
 
 if TYPE_CHECKING:
     from tests.forms.steps.registry import Form
@@ -55,28 +54,31 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """The numbers of steps of programs, the sizes of dimensions, and the forms of steps with their
-    weights, which by default are all forms with their own weights."""
+    """The numbers of steps and of inputs of programs, the sizes of dimensions, and the forms of
+    steps with their weights, which by default are all forms with their own weights."""
 
-    steps: tuple[int, int] = (2, 12)
+    steps: tuple[int, int] = (1, 12)
     sizes: Sequence[int] = SIZES
     weights: Mapping[str, float] = field(default_factory=dict)
+    inputs: int = 7
 
 
 LIMITS = Limits()
 
 
+def below(rng: Random, bound: int) -> int:
+    """Draw an integer from zero to ``bound``, excluded.
+
+    It is computed from three bytes. hypothesis would prefer small integers. It also takes some
+    integers and bytes from the literals of imported modules, so that each process would draw other
+    programs. None of these literals has three bytes.
+    """
+    return int.from_bytes(rng.randbytes(3), "big") * bound >> 24
+
+
 def chance(rng: Random, probability: float) -> bool:
     """Draw True with this probability, in percent."""
-    return rng.randrange(100) >= 100 - round(100 * probability)
-
-
-def weighted(rng: Random, options: Mapping[T, float]) -> T:
-    """Draw one of the options, each with its weight."""
-    ends = list(accumulate(options.values()))
-    # hypothesis prefers small integers of a large range, but draws all bytes equally often.
-    part = int.from_bytes(rng.randbytes(2), "big") / 2**16
-    return list(options)[bisect(ends, part * ends[-1])]
+    return below(rng, 100) >= 100 - round(100 * probability)
 
 
 @dataclass
@@ -87,10 +89,11 @@ class ProgramState:
     limits: Limits
     x64: bool
     symbolic: bool
-    scope: export.SymbolicScope
     inputs: dict[str, Spec] = field(default_factory=dict)
     weights: dict[str, Spec] = field(default_factory=dict)
-    structs: dict[str, Any] = field(default_factory=dict)
+    specs: dict[str, Spec] = field(default_factory=dict)
+    choose: Callable[[Draw, Sequence[Any]], Any] = lambda d, options: d.pick(options)
+    """The choice of an alternative."""
     count: int = 0
     depth: int = 0
 
@@ -113,7 +116,14 @@ class Draw:
         return chance(self.rng, probability)
 
     def choice(self, *options: Any) -> Any:
-        return self.rng.choice(options)
+        """Draw one of the alternatives of a form."""
+        return self.state.choose(self, options)
+
+    def pick(self, options: Sequence[T]) -> T:
+        """Draw one of the options. Raises `Unfit` if there are none."""
+        if not options:
+            raise Unfit
+        return options[below(self.rng, len(options))]
 
     def sample(self, options: Iterable[T], count: int) -> list[T]:
         """Draw several of the options, in the drawn order.
@@ -122,17 +132,19 @@ class Draw:
         would be near copies.
         """
         remaining = list(options)
-        return [remaining.pop(self.rng.randrange(len(remaining))) for _ in range(count)]
+        return [remaining.pop(below(self.rng, len(remaining))) for _ in range(count)]
 
     def weighted(self, options: Mapping[T, float]) -> T:
-        return weighted(self.rng, options)
+        """Draw one of the options, each with its weight."""
+        ends = list(accumulate(options.values()))
+        return list(options)[bisect(ends, below(self.rng, 2**16) / 2**16 * ends[-1])]
 
     def integer(self, low: int, high: int) -> int:
         """Draw an integer from ``low`` to ``high``, both included. Raises `Unfit` if there is
         none."""
         if high < low:
             raise Unfit
-        return self.rng.randint(low, high)
+        return low + below(self.rng, high - low + 1)
 
     def axis(self, name: str, *, negative: bool = True) -> int:
         """Draw an axis of a value, counted from either end."""
@@ -163,7 +175,7 @@ class Draw:
         if not fits:
             raise Unfit
         late = [name for name in fits if name[0] != "w" and name[0] != "x"][-2:]
-        return self.rng.choice(late if late and self.chance(0.75) else fits)
+        return self.pick(late if late and self.chance(0.75) else fits)
 
     def floating(self, low: int = 0, high: int = 9, *, static: bool = False) -> str:
         """Draw the name of a float of a rank between ``low`` and ``high``."""
@@ -179,12 +191,12 @@ class Draw:
         """Return the name of a value with the same shape and dtype, which may be new."""
         spec = self.pool[name]
         fits = [n for n, s in self.pool.items() if s == spec]
-        return self.rng.choice(fits) if self.chance(0.7) else self.fresh(spec.shape, spec.dtype)
+        return self.pick(fits) if self.chance(0.7) else self.fresh(spec.shape, spec.dtype)
 
     def of(self, shape: Shape, dtype: str) -> str:
         """Return the name of a value of this shape and dtype, which may be new."""
         fits = [n for n, s in self.pool.items() if s == Spec(tuple(shape), dtype)]
-        return self.rng.choice(fits) if fits and self.chance(0.6) else self.fresh(shape, dtype)
+        return self.pick(fits) if fits and self.chance(0.6) else self.fresh(shape, dtype)
 
     def broadcastable(self, name: str) -> str:
         """Return the name of a value of the same dtype that broadcasts against a value."""
@@ -196,9 +208,9 @@ class Draw:
 
     def fresh(self, shape: Shape, dtype: str) -> str:
         """Add an input or a weight of this shape and dtype. Return its name. Raises `Unfit` if the
-        program has seven already."""
+        program has as many as it may have."""
         state = self.state
-        if len(state.inputs) + len(state.weights) > 6:
+        if len(state.inputs) + len(state.weights) >= state.limits.inputs:
             raise Unfit
         names = [d for d in shape if isinstance(d, str)]
         if not all(name.isidentifier() for name in names):
@@ -215,14 +227,14 @@ class Draw:
     def add(self, name: str, spec: Spec) -> None:
         """Add a value to those that later steps may read."""
         self.pool[name] = spec
-        self.state.structs[name] = spec.struct(self.state.scope)
+        self.state.specs[name] = spec
 
     def dtype(self) -> str:
         table = DTYPES if not self.state.x64 or self.chance(0.4) else WIDE
-        return weighted(self.rng, table)
+        return self.weighted(table)
 
     def size(self) -> int:
-        return self.rng.choice(self.state.limits.sizes)
+        return self.pick(self.state.limits.sizes)
 
     def sizes(self, low: int, high: int) -> tuple[int, ...]:
         """Draw a shape with ``low`` to ``high`` axes."""
@@ -277,7 +289,7 @@ class Draw:
         for count in range(high):
             # A number of steps that is drawn before the steps would keep hypothesis from deleting
             # one of them.
-            if count >= low and not self.rng.randrange(high - count + 1):
+            if count >= low and not below(self.rng, high - count + 1):
                 return
             if not any(self.attempt(FORMS[self.weighted(weights)]) for _ in range(ATTEMPTS)):
                 return
@@ -303,21 +315,15 @@ class Draw:
     def typed(self, text: str) -> tuple[tuple[str, ...], list[Spec]]:
         """Return names for the results of a line, and their types. Raises `Unfit` if a result is
         too large or no array."""
-        name = f"v{self.state.number()}"
-        results = types(Step((name,), text, tuple(self.bodies)), self.state.structs)[0]
-        several = isinstance(results, (tuple, list))
-        specs = []
-        for result in results if several else [results]:
-            if not isinstance(result, jax.ShapeDtypeStruct) or result.dtype.name not in ALL:
-                raise Unfit
-            spec = Spec.of(result)
-            size = math.prod(d if isinstance(d, int) else 4 for d in spec.shape)
-            if size > LARGEST or spec.rank > 5:
-                raise Unfit
-            specs.append(spec)
-        if several and len(specs) == 1:
+        types = result_types(Step((), text, tuple(self.bodies)), self.state.specs)
+        specs = [types] if isinstance(types, Spec) else types or ()
+        if not specs or (not isinstance(types, Spec) and len(specs) == 1):
             raise Unfit
-        return (tuple(f"v{self.state.number()}" for _ in specs) if several else (name,)), specs
+        for spec in specs:
+            size = math.prod(d if isinstance(d, int) else 4 for d in spec.shape)
+            if size > LARGEST or spec.rank > 5 or spec.dtype not in ALL:
+                raise Unfit
+        return tuple(f"v{self.state.number()}" for _ in specs), list(specs)
 
 
 ALL = {*DTYPES, *WIDE}
@@ -329,7 +335,7 @@ def draw(rng: Random, limits: Limits = LIMITS) -> Program:
     if chance(rng, EMPTY):
         limits = replace(limits, sizes=(*limits.sizes, 0))
     symbolic = chance(rng, 0.15)
-    state = ProgramState(rng, limits, x64, symbolic, export.SymbolicScope())
+    state = ProgramState(rng, limits, x64, symbolic)
     with jax.enable_x64(x64):
         first = Draw(state, {})
         for _ in range(first.integer(1, 2)):
@@ -345,8 +351,9 @@ def draw(rng: Random, limits: Limits = LIMITS) -> Program:
         return draw(rng, limits)
     read = set[str]().union(*(reads(step) for step in first.steps))
     unread = [name for name in results if name not in read]
-    outputs = {*unread[-4:], *first.sample(results, first.integer(0, 1))}
-    opset = min(rng.choice((23, 23, 23, 24, 26, 18, 21, 17)), NEWEST)
+    outputs = {name for name in unread[-4:] if first.chance(0.95)}
+    outputs = outputs | {*first.sample(results, first.integer(0, 1))} or {results[-1]}
+    opset = min(first.choice(23, 23, 23, 24, 26, 18, 21, 17), NEWEST)
     output_names = tuple(n for n in results if n in outputs)
     program = Program(state.inputs, state.weights, tuple(first.steps), output_names, opset, x64)
     return live(replace(program, closure=chance(rng, 0.4), strict=chance(rng, 0.5)))

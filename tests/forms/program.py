@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -19,8 +20,11 @@ import numpy as np
 from jax import export, lax
 
 from tests.forms import own
+from tests.forms.errors import IN_JAX
 
 Shape = tuple[int | str, ...]
+
+SCOPE = export.SymbolicScope()
 
 NAME = re.compile(r"\b[vxwa]\d+\b")
 """Names of values: results of steps `v3`, inputs `x0`, weights `w1`, arguments of nested functions
@@ -53,11 +57,12 @@ class Spec:
         shape = tuple(d if isinstance(d, int) else str(d) for d in struct.shape)
         return cls(shape, struct.dtype.name)
 
-    def struct(self, scope: export.SymbolicScope) -> jax.ShapeDtypeStruct:
-        """Return the abstract value of JAX, with its named dimensions in this scope."""
+    @property
+    def struct(self) -> jax.ShapeDtypeStruct:
+        """The abstract value of JAX. All named dimensions are in one scope."""
         shape: Any = self.shape
         if not self.is_static:
-            shape = export.symbolic_shape("".join(f"{d}," for d in shape), scope=scope)
+            shape = export.symbolic_shape("".join(f"{d}," for d in shape), scope=SCOPE)
         return jax.ShapeDtypeStruct(shape, np.dtype(self.dtype))
 
     def __str__(self) -> str:
@@ -189,12 +194,32 @@ def function(program: Program) -> tuple[Callable[..., Any], dict[str, Any] | Non
     return _run(source(program))["fn"], parameters(program)
 
 
-def types(step: Step, known: Mapping[str, Any]) -> list[Any]:
-    """Return shapes and dtypes of a step's results, from those of the `known` values."""
-    names = sorted(reads(step) & set(known))
-    body = "\n".join([*_lines([step]), f"return ({', '.join(step.names)},)"])
+Types = Spec | tuple[Spec, ...]
+"""The type of a line's result, or the types of its several results."""
+
+
+def result_types(line: Step, known: Mapping[str, Spec]) -> Types | None:
+    """Return the types of a line's results, from those of the ``known`` values. Return None if JAX
+    refuses the line or a result is no array."""
+    names = sorted(reads(line) & set(known))
+    body = "\n".join([*_lines([replace(line, names=("result",))]), "return result"])
     code = f"def step({', '.join(names)}):\n{textwrap.indent(body, '    ')}\n"
-    return list(jax.eval_shape(_run(code)["step"], *(known[name] for name in names)))
+    return _result_types(code, tuple(known[name] for name in names), jax.config.jax_enable_x64)
+
+
+@lru_cache(20_000)  # hypothesis draws many programs that start with the same steps
+def _result_types(code: str, operands: Sequence[Spec], x64: bool) -> Types | None:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # in tests warnings are errors
+            results = jax.eval_shape(_run(code)["step"], *(spec.struct for spec in operands))
+    except IN_JAX:
+        return None
+    is_several = isinstance(results, (tuple, list))
+    leaves = results if is_several else [results]
+    if not all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        return None
+    specs = tuple(map(Spec.of, leaves))
+    return specs if is_several else specs[0]
 
 
 def renamed(steps: Iterable[Step], table: Mapping[str, str]) -> tuple[Step, ...]:

@@ -18,6 +18,7 @@ from tests.programs import (
     deviations,
     edges,
     elementwise,
+    forms,
     found,
     indexing,
     layers,
@@ -43,7 +44,7 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
         *(attention, channels, lookalikes, named, recurrent, published, edges),
-        *(primitives, deviations, sampling),
+        *(primitives, deviations, sampling, forms),
     )
 }
 

@@ -142,8 +142,9 @@ PLAIN = {
         said="" if any(map(is_named, case.specs)) else case.said,
     )
     for name, case in PROGRAMS.items()
-    if case.params is None and not case.x64 and not name.startswith("public ")
+    if case.params is None and not case.x64 and not name.startswith(("public ", "forms "))
 }
+"""Programs that run under transformations. The fuzzer transforms the lines of forms."""
 
 
 def primitives(case: Case) -> set[str]:

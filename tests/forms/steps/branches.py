@@ -92,6 +92,30 @@ BRANCHES = (
 """Functions of an array that return one of the same type. Some read values around them."""
 
 
+USES = {
+    "number": (NUMBERS, "jnp.tanh(EXPRESSION)"),
+    "predicate": (PREDICATES, "lax.cond(EXPRESSION, jnp.sin, jnp.cos, {t:f})"),
+    "truth_index": (TRUTH_INDICES, "lax.switch(EXPRESSION, [jnp.sin, jnp.cos, jnp.tanh], {t:f})"),
+    "index": (
+        FIRST_INDICES[len(TRUTH_INDICES) :],
+        "lax.switch(EXPRESSION, [jnp.sin, jnp.cos, jnp.tanh], {t:f})",
+    ),
+    "further_index": (FURTHER_INDICES, "lax.switch(EXPRESSION, [jnp.sin, jnp.cos], {t:f})"),
+    "branch": (BRANCHES, "lax.switch(jnp.sum({z:f} > 0), [jnp.abs, EXPRESSION], {x:*})"),
+}
+
+EXPRESSIONS = {
+    f"{name}_{number}": use.replace("EXPRESSION", text)
+    .replace("{NUMBER}", "{z:f}.mean()")
+    .replace("{PREDICATE}", "{y:b}.any()")
+    .replace("{INDEX}", "jnp.sum({z:f} > 0)")
+    .replace("{BINS}", BINS)
+    for name, (texts, use) in USES.items()
+    for number, text in enumerate(texts)
+}
+"""Lines with each of the expressions, in which others are simple."""
+
+
 def pick(d: Draw, options: Sequence[str], x: str = "", depth: int = 0) -> str:
     """Return one of several texts that fits, with all of its gaps filled. Raises `Unfit` if none
     does."""
@@ -207,7 +231,7 @@ def scan_of_branches(d: Draw) -> str:
 
     def finish(b: Draw, carry_spec: Spec) -> str:
         names = [n for n, s in b.pool.items() if s == carry_spec]
-        return f"({b.rng.choice(names[-2:])}, {last(b)})"
+        return f"({b.pick(names[-2:])}, {last(b)})"
 
     carry = d.any("fi", (0, 3))
     carry_spec = d.pool[carry]
@@ -224,7 +248,7 @@ def loop_of_branches(d: Draw) -> str:
     counter = Spec((), "int32")
 
     def finish(b: Draw) -> str:
-        return b.rng.choice([n for n, s in b.pool.items() if s == spec][-2:])
+        return b.pick([n for n, s in b.pool.items() if s == spec][-2:])
 
     fn = d.function([counter, spec], ending(branching, finish), (0, 2))
     return f"lax.fori_loop({d.choice(0, 1)}, {d.integer(1, 4)}, {fn}, {x})"

@@ -33,7 +33,7 @@ def einsum(d: Draw) -> str:
     labels_of_x = ""
     for size in d.pool[x].shape:
         same = [k for k, v in sizes.items() if v == size]
-        label = d.rng.choice(same) if same and d.chance(0.07) else letters.pop()
+        label = d.pick(same) if same and d.chance(0.07) else letters.pop()
         sizes[label] = size
         labels_of_x += label
     operands = [(labels_of_x, x)]

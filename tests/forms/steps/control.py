@@ -10,15 +10,13 @@ def returned(d: Draw, spec: Spec) -> str:
     fits = [n for n, s in d.pool.items() if s == spec and n[0] != "x"]
     results = [n for n in fits if n.startswith("v")]
     if results or fits:
-        return d.rng.choice(results[-2:] or fits)
+        return d.pick(results[-2:] or fits)
     results = [
         n for n, s in d.pool.items() if n.startswith("v") and s.kind == spec.kind and s.is_static
     ]
     if not results or spec.kind == "b":
         raise Unfit
-    return (
-        f"jnp.broadcast_to(jnp.sum({d.rng.choice(results)}), {spec.shape}).astype({spec.dtype!r})"
-    )
+    return f"jnp.broadcast_to(jnp.sum({d.pick(results)}), {spec.shape}).astype({spec.dtype!r})"
 
 
 def grown(d: Draw, spec: Spec) -> str:
@@ -64,7 +62,7 @@ def scan(d: Draw) -> str:
 
     def finish(b: Draw) -> str:
         results = [n for n in b.pool if n.startswith("v")] or list(b.pool)
-        return f"({grown(b, carry_spec)}, {b.rng.choice(results)})"
+        return f"({grown(b, carry_spec)}, {b.pick(results)})"
 
     fn = d.function([carry_spec, Spec(spec.shape[1:], spec.dtype)], finish)
     options = d.choice("", ", reverse=True", ", unroll=2")

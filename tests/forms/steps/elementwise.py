@@ -5,18 +5,11 @@ import numpy as np
 from tests.forms.draw import Draw
 from tests.forms.steps.registry import lines, step
 
-BINARY = (
-    *("jnp.add", "jnp.subtract", "jnp.multiply", "jnp.maximum", "jnp.minimum"),
-    *("jnp.equal", "jnp.not_equal", "jnp.less", "jnp.less_equal", "jnp.greater"),
-    *("jnp.greater_equal", "jnp.add", "jnp.subtract", "jnp.multiply"),
-)
-BITS = ("jnp.bitwise_and", "jnp.bitwise_or", "jnp.bitwise_xor", "jnp.gcd", "jnp.lcm")
-
 lines("""
 FLOAT = {jnp.sin|jnp.cos|jnp.tanh|jnp.exp|jnp.log1p|jnp.expm1|jnp.arctan|jnp.arcsinh|jnp.sinh
     |jnp.cosh|jnp.exp2|jnp.cbrt|jnp.rint|jnp.trunc|jnp.floor|jnp.ceil|jnp.tan|jnp.isnan|jnp.isinf
     |jnp.isfinite|jnp.signbit|jnp.sinc|jnp.deg2rad|jnp.nan_to_num|jnp.round|lax.round|lax.is_finite
-    |jnp.fix|lax.erf|lax.erfc|jax.nn.sigmoid|jax.nn.softplus|jax.nn.silu|jax.nn.elu|jax.nn.selu
+    |lax.erf|lax.erfc|jax.nn.sigmoid|jax.nn.softplus|jax.nn.silu|jax.nn.elu|jax.nn.selu
     |jax.nn.celu|jax.nn.leaky_relu|jax.nn.relu6|jax.nn.hard_swish|jax.nn.hard_sigmoid
     |jax.nn.hard_tanh|jax.nn.log_sigmoid|jax.nn.soft_sign|jax.nn.mish|jax.nn.squareplus
     |jax.scipy.special.ndtr|jax.scipy.special.log_ndtr|jax.scipy.stats.norm.logcdf}
@@ -24,6 +17,8 @@ POSITIVE = {jnp.log|jnp.sqrt|lax.rsqrt|jnp.log2|jnp.log10|lax.lgamma|lax.digamma
     |jax.scipy.special.entr}
 BINARY_FLOAT = {jnp.arctan2|jnp.hypot|jnp.logaddexp|jnp.copysign|jnp.heaviside|jnp.fmax|jnp.fmin
     |jnp.logaddexp2|jnp.nextafter|jnp.float_power}
+BINARY = {jnp.add|jnp.subtract|jnp.multiply|jnp.maximum|jnp.minimum|jnp.equal|jnp.not_equal|jnp.less
+    |jnp.less_equal|jnp.greater|jnp.greater_equal|jnp.add|jnp.subtract|jnp.multiply}
 BINS = jnp.array([-1.0, 0.0, 0.5, 2.0])
 8 unary_float {FLOAT}({x:f})
 2 unary_positive {POSITIVE}(jnp.abs({x:f}) + {0.5|1e-3|2})
@@ -39,6 +34,10 @@ BINS = jnp.array([-1.0, 0.0, 0.5, 2.0])
 0.7 divide_by_number {x:f} {/|/|%|//} {2.5|3|0.125}
 0.3 divide_by_whole {lax.div|lax.rem|jnp.floor_divide|jnp.remainder|jnp.fmod}({x:iu},
     jnp.full_like({x}, {3|2|7}))
+8 binary {x:fiu} {y=broad x} => {BINARY}({{x}, {y}|{y}, {x}})
+0.6 bits jnp.{bitwise_and|bitwise_or|bitwise_xor}({x:iu}, {like x})
+# JAX does not end for the smallest integer.
+0.4 divisor jnp.{gcd|lcm}(jnp.clip({x:iu}, 0, 99), jnp.clip({like x}, 0, 99))
 1 binary_float {BINARY_FLOAT}({x:f}, {like x})
 0.4 power (jnp.abs({x:f}) + 0.1) ** {0.5|1.5|-0.5|{like x}}
 0.6 power_of_number {x:fiu} ** {2|3|0|1|5}
@@ -57,23 +56,6 @@ BINS = jnp.array([-1.0, 0.0, 0.5, 2.0])
 0.3 digitize jnp.{digitize({x:f}, {BINS})|searchsorted({BINS}, {x})}
 0.3 interpolate jnp.interp({x:f}, {BINS}, jnp.array([0.0, 3.0, -1.0, 1.0]))
 """)
-
-
-@step(8)
-def binary(d: Draw) -> str:
-    x = d.any("fiu")
-    pair = [x, d.broadcastable(x)]
-    pair = d.sample(pair, len(pair))
-    return f"{d.choice(*BINARY)}({pair[0]}, {pair[1]})"
-
-
-@step(1)
-def bits(d: Draw) -> str:
-    x = d.any("iu")
-    name, y = d.choice(*BITS), d.like(x)
-    if name in ("jnp.gcd", "jnp.lcm"):  # JAX does not end for the smallest integer
-        x, y = (f"jnp.clip({v}, 0, 99)" for v in (x, y))
-    return f"{name}({x}, {y})"
 
 
 @step(3)

@@ -71,7 +71,7 @@ lines("""
 0.3 delete jnp.{delete({x:*1+}, 0{|, axis=0})|insert({x}, 0, 1, axis=0)}
 4 slice {x:*1+}[{static x}]
 2 gather {x:*1+}[{inside x}]
-2 gather_outside {x:*1+}.at[{dynamic x}].get(mode={'clip'|'fill'|'fill', fill_value=7|'wrap'})
+2 gather_outside {x:*1+}.at[{dynamic x}].get(mode={'clip'|'fill'|'fill', fill_value=7})
 0.5 scatter_apply {x:f1+}.at[{static x}].apply(jnp.sin)
 2 take {a=axis x} => jnp.take({x:*1+}, {several x a}, axis={a}, mode={None|'clip'|'wrap'|'fill'})
 1.5 dynamic_slice lax.dynamic_slice({x:*1+!}, {starts x}, {sizes x})

@@ -254,7 +254,7 @@ def apply_batched(d: Draw, x: str, spec: Spec) -> str:
 
 def either(*layers: Layer) -> Layer:
     """Return a layer that draws one of these layers."""
-    return lambda d, x, spec: d.rng.choice(layers)(d, x, spec)
+    return lambda d, x, spec: d.pick(layers)(d, x, spec)
 
 
 def chain(d: Draw, x: str, layers: Iterable[Layer]) -> str:
@@ -268,7 +268,7 @@ def chain(d: Draw, x: str, layers: Iterable[Layer]) -> str:
 def fit(d: Draw, layer: Layer, text: str, spec: Spec) -> tuple[str, Spec]:
     """Return the expression with an operation on it, and its type."""
     name = f"a{d.state.number()}"
-    d.state.structs[name] = spec.struct(d.state.scope)
+    d.state.specs[name] = spec
     for _ in range(TRIES):
         with suppress(Unfit, *IN_JAX):
             line = layer(d, name, spec)

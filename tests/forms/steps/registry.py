@@ -105,7 +105,7 @@ def expanded(d: Draw, text: str, known: dict[str, str]) -> str:
     while "{" in text:
         before, _, rest = text.partition("{")
         name, options, after = gap(rest)
-        filling = expanded(d, d.rng.choice(options), known)
+        filling = expanded(d, options[0] if len(options) == 1 else d.choice(*options), known)
         if len(options) == 1:
             filling = known[filling] if filling in known else drawn(d, filling, known)
         if name:
@@ -175,7 +175,7 @@ def last(d: Draw) -> str:
     results = [n for n in d.pool if n.startswith("v")]
     if not results:
         raise Unfit
-    return d.rng.choice(results[-2:])
+    return d.pick(results[-2:])
 
 
 def loss(d: Draw) -> str:
@@ -183,7 +183,7 @@ def loss(d: Draw) -> str:
     floats = [n for n, s in d.pool.items() if n.startswith("v") and s.kind == "f"]
     if not floats:
         raise Unfit
-    value = d.rng.choice(floats[-2:])
+    value = d.pick(floats[-2:])
     return f"jnp.sum({value}" + d.choice(")", " ** 2)", " * 0.3)", ").astype('float32')")
 
 

@@ -46,7 +46,7 @@ def factors(d: Draw, size: int) -> list[int]:
         return [d.integer(0, 3), 0][:: d.choice(1, -1)]
     parts: list[int] = []
     while size > 1 and len(parts) < 3:
-        part = d.rng.choice([n for n in range(1, size + 1) if size % n == 0])
+        part = d.pick([n for n in range(1, size + 1) if size % n == 0])
         parts.append(part)
         size //= part
     return [*parts, size] if size > 1 or not parts else parts
@@ -107,7 +107,7 @@ def concatenate(d: Draw) -> str:
     ]
     if d.chance(0.3):
         candidates.append(d.of((*before, d.size(), *after), spec.dtype))
-    chosen = [d.rng.choice(candidates) for _ in range(d.integer(1, 3))] + [x]
+    chosen = [d.pick(candidates) for _ in range(d.integer(1, 3))] + [x]
     chosen = d.sample(chosen, len(chosen))
     return f"jnp.concatenate([{', '.join(chosen)}], axis={axis})"
 
@@ -118,7 +118,7 @@ def split(d: Draw) -> str:
     axis = d.axis(x)
     size = d.shape(x)[axis]
     if d.chance(0.5):
-        parts = d.rng.choice([n for n in range(2, max(size, 2) + 1) if size % n == 0] or [0])
+        parts = d.pick([n for n in range(2, max(size, 2) + 1) if size % n == 0] or [0])
         if not parts:
             raise Unfit
         return f"jnp.split({x}, {parts}, axis={axis})"

@@ -33,7 +33,7 @@ def vmap(d: Draw) -> str:
     names, axes, specs = [x], [str(axis)], [without(d.pool[x], axis)]
     if d.chance(0.5):
         fits = [(n, i) for n, s in d.pool.items() for i, k in enumerate(s.shape) if k == size]
-        y, axis_of_y = d.rng.choice(fits)
+        y, axis_of_y = d.pick(fits)
         is_unmapped = d.chance(0.4)
         names.append(y)
         axes.append("None" if is_unmapped else str(axis_of_y))
