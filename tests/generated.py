@@ -51,7 +51,7 @@ def golden(name: str, *inputs: str) -> Generated:
     return Generated(path, command, (program, *inputs))
 
 
-PROGRAMS = "tests/programs/*.py"
+PROGRAMS = ("tests/programs/*.py", "tests/forms/*.py", "tests/forms/steps/*.py")
 LAYERS = "tests/frameworks/*.py"
 TIMM = "tests/references/timm_settings.py"
 
@@ -61,7 +61,7 @@ FILES = (
         "docs/coverage.md",
         "python -m tests.coverage",
         (
-            *("tests/coverage/*.py", PROGRAMS, "tests/converter/test_rules.py"),
+            *("tests/coverage/*.py", *PROGRAMS, "tests/converter/test_rules.py"),
             "tests/converter/harness/*.py",
         ),
     ),
@@ -70,7 +70,7 @@ FILES = (
     Generated(
         "tests/fusion_counts.json",
         "python -m tests.fusion_counts --write",
-        (PROGRAMS, LAYERS, "tests/seeded.py", "tests/fusion_counts.py"),
+        (*PROGRAMS, LAYERS, "tests/seeded.py", "tests/fusion_counts.py"),
     ),
     Generated(
         "tests/golden/setting_outcomes.json",

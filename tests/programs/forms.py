@@ -12,6 +12,7 @@ SEEDS = {
     **dict.fromkeys(("switch_of_round 3", "switch_of_several 3"), 1),
     **{"scatter 2": 2, "cross": 2, "named_axis_in_vmap 4": 2, "named_axis_in_vmap": 3},
     **{"named_axis_in_vmap 1": 4, "select": 4, "select 1": 4, "glu": 4},
+    **dict.fromkeys(("rotary_by_matrices", "rotary_by_matrices 3"), 2),
     "lax_cumulative cumlogsumexp": 8,  # of floats
 }
 """Seeds of lines whose first values JAX refuses."""
