@@ -19,9 +19,11 @@ import converter
 from converter.ir.evaluation import evaluate
 from converter.model.verdict import Level
 from converter.verify.sessions import NO_SPINNING, run, session
+from tests.arrays import Tolerance, describe_difference
 
 # The largest error of a few roundings, by dtype, relative to the largest value of an output.
 TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
+HALVES = ("float16", "bfloat16")
 # Sizes of the named dimensions when a case runs.
 SIZES = {"B": 3, "N": 5, "C": 2, "H": 9, "W": 11}
 NEWEST = converter.find_target(f"onnxruntime=={ort.__version__.partition('+')[0]}").opsets[-1]
@@ -36,6 +38,21 @@ STRUCTURE = "structure"
 """The tag of programs whose operators stay the same under `vmap`, `jit` and `scan`."""
 EVERY_LEVEL = "every level"
 """The tag of programs whose files also run without ONNX Runtime's optimizer."""
+SIGNS = "signs"
+"""The tag of programs whose zeros have the signs of JAX's."""
+FLOAT32 = "float32"
+"""The tag of programs whose results may also be those of JAX in float32, rounded to their dtype. In
+float16 and bfloat16 JAX rounds after every step of a formula."""
+
+
+def within_units(limit: float, magnitude: float = 0.0) -> Tolerance:
+    """Return the tolerance of a case whose elements may differ by some units in the last place.
+
+    A unit is that of the element in JAX, or of ``magnitude`` if that is larger. XLA flushes
+    subnormal numbers to zero. The tag `SIGNS` compares the signs of zeros.
+    """
+    return Tolerance(limit, magnitude=magnitude, zero_signs=False, subnormals=False)
+
 
 Spec = Any  # a shape of float32, (shape, dtype), or an array, whose values are the input
 
@@ -60,9 +77,9 @@ class Case:
     """``fn`` on inputs of these specs, or on ``params`` and inputs, at these opsets.
 
     ``ops`` are operators and the number of each that the file must hold. ``tolerance`` multiplies
-    the dtype's tolerance. ``said`` is a part of the reason that the report gives for a near miss.
-    ``tags`` say which default tests convert the case. ``since`` is the lowest version of JAX that
-    can run it, if it is not the lowest supported one.
+    the dtype's tolerance; ``units`` replaces it. ``said`` is a part of the reason that the report
+    gives for a near miss. ``tags`` say which default tests convert the case. ``since``
+    is the lowest version of JAX that can run it, if it is not the lowest supported one.
     """
 
     name: str
@@ -71,6 +88,7 @@ class Case:
     opsets: tuple[int, ...] = (23,)
     ops: Mapping[str, int] = field(default_factory=dict)
     tolerance: float = 1.0
+    units: Tolerance | None = None
     said: str = ""
     params: Any = None
     strict: bool = False
@@ -112,12 +130,12 @@ def assert_runs(case: Case, opset: int | None = None) -> converter.Export:
         assert unused(export.model) == []
         names = [node.name for node in export.model.graph.all_nodes()]
         assert len(names) == len({*names}), "ONNX Runtime 1.18 rejects two nodes of one name"
-        expected = results(case, arrays)
+        references = all_results(case, arrays)
     levels: tuple[Level, ...] = ("all", "disabled") if EVERY_LEVEL in case.tags else ("all",)
     for level in levels:
         outputs = run(session(export, settings=NO_SPINNING, level=level), arrays)
-        for (name, actual), reference in zip(outputs.items(), expected, strict=True):
-            assert_close(actual, reference, case.tolerance, f"{name} of the file at level {level}")
+        for (name, actual), accepted in zip(outputs.items(), references, strict=True):
+            assert_agrees(case, actual, accepted, f"{name} of the file at level {level}")
     assert_operators(case, export)
     return export
 
@@ -143,8 +161,9 @@ def assert_exports(case: Case, opset: int | None = None) -> converter.Export:
         ]
         assert files[0] == files[1], "two conversions differ"
         evaluated = evaluate(export.graph, list(map(_pairs, arrays)))
-        for i, (graph, reference) in enumerate(zip(evaluated, results(case, arrays), strict=True)):
-            assert_close(graph, reference, case.tolerance, f"output {i} of the graph")
+        pairs = zip(evaluated, all_results(case, arrays), strict=True)
+        for i, (graph, accepted) in enumerate(pairs):
+            assert_agrees(case, graph, accepted, f"output {i} of the graph")
     return export
 
 
@@ -153,10 +172,35 @@ def results(case: Case, arrays: Sequence[np.ndarray]) -> list[Any]:
     return list(map(_pairs, jax.tree.leaves(case.call(*arrays))))
 
 
+def all_results(case: Case, arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+    """Return the accepted results of each output. With the tag `FLOAT32` there are two of each."""
+    accepted = [[np.asarray(y)] for y in results(case, arrays)]
+    if FLOAT32 in case.tags:
+        wider = [a.astype(np.float32) if a.dtype.name in HALVES else a for a in arrays]
+        with np.errstate(over="ignore"):
+            for output, y in zip(accepted, results(case, wider), strict=True):
+                output.append(np.asarray(y).astype(output[0].dtype))
+    return accepted
+
+
 def _pairs(array: Any) -> Any:
     """Return a complex array as a real one whose last axis is the real and the imaginary part, as
     in a file. Return other arrays unchanged."""
     return jnp.stack([array.real, array.imag], -1) if jnp.iscomplexobj(array) else array
+
+
+def assert_agrees(case: Case, actual: Any, accepted: Sequence[np.ndarray], name: str) -> None:
+    """Assert that an output agrees with one of its accepted results, as the case requires."""
+    actual, expected = np.asarray(actual), accepted[0]
+    if SIGNS in case.tags:
+        signs = (np.signbit(np.nan_to_num(y, nan=1.0)) for y in (actual, expected))
+        np.testing.assert_array_equal(*signs, err_msg=name)
+    if case.units is None:
+        assert_close(actual, expected, case.tolerance, name)
+        return
+    alternative = accepted[1] if len(accepted) > 1 else None
+    complaint = describe_difference(actual, expected, case.units, alternative)
+    assert not complaint, f"{name}: {complaint}"
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float = 1.0, name: str = "") -> None:
@@ -170,7 +214,8 @@ def assert_close(actual: Any, expected: Any, tolerance: float = 1.0, name: str =
         np.testing.assert_array_equal(actual, expected, err_msg=name)
         return
     unit = TOLERANCE[expected.dtype.name] * tolerance
-    actual, expected = (a.astype(np.float64) for a in (actual, expected))
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        actual, expected = (a.astype(np.float64) for a in (actual, expected))
     finite = expected[np.isfinite(expected)]
     scale = max(1.0, float(np.abs(finite).max(initial=0)))
     np.testing.assert_allclose(actual, expected, rtol=unit, atol=unit * scale, err_msg=name)

@@ -17,7 +17,8 @@ from converter.targets.schemas import SINCE, operator_name
 
 
 def _spellings() -> tuple[Spelling, ...]:
-    """Return the forms of all activations in the order of the table.
+    """Return the forms of all activations that are compared operation by operation, in the order of
+    the table.
 
     A form that contains a later activation comes after the forms of that one.
     """
@@ -26,6 +27,7 @@ def _spellings() -> tuple[Spelling, ...]:
         (positions[form.contains or row.name], bool(form.contains), op, form)
         for op, row in ops.ACTIVATIONS.items()
         for form in row.forms
+        if not form.has_any_order
     ]
     return tuple(
         Spelling(op, form, SINCE.get(operator_name(op), OLDEST_OPSET))

@@ -1,16 +1,14 @@
 """GELU, exact and with tanh [Hendrycks & Gimpel, arXiv:1606.08415].
 
-    x/2 * (1 + erf(x / sqrt(2)))  =  x/2 * erfc(-x / sqrt(2))        = gelu(x, approximate=False)
-    x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))              = gelu(x, approximate=True)
-
-The products and the arguments of erf, erfc and tanh are compared in their normal forms, so that the
-constants and x may be multiplied in any order.
+The formulas are the forms of its row in the table of activations. Each is a product of x and a
+gate, which contains erf, erfc or tanh. The product and the argument of that function are compared
+with those of the formula in their normal forms, so that the constants and x may be multiplied in
+any order.
 """
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from converter.fuse.factors import factors_of, read_factors
 from converter.fuse.match import (
@@ -22,60 +20,68 @@ from converter.fuse.match import (
     recogniser_from,
 )
 from converter.fuse.normal_form import normal_form
-from converter.fuse.polynomials import Terms
+from converter.fuse.patterns import pattern_graph
+from converter.fuse.polynomials import Terms, all_views
 from converter.ir import Node, ops
+from converter.ir.activation_row import ActivationForm
 from converter.ir.axes import View, view_of
 from converter.ir.dtypes import is_float
-from converter.ir.op import Op
+from converter.ir.rewrite import Editor
 from converter.ir.scalars import scalar
 
-SQRT_HALF = math.sqrt(0.5)
-SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
-CUBIC = 0.044715
+ROW = ops.ACTIVATIONS[ops.gelu]
+
+OTHER_NUMBERS = "its numbers are not those of a GELU"
+CANCELS = "a value cancels in it, which makes the result NaN where that value is infinite"
 
 
 @dataclass(frozen=True)
-class GeluForm:
-    """A way to write GELU: ``sum(product[n] * x * f^n)`` with ``f = op(sum(argument[n] * x^n))``.
+class GatedProduct:
+    """A form of the table as polynomials: ``product`` is one over ``x`` and ``function``, the
+    result of erf, erfc or tanh, and ``argument`` is one over ``x``."""
 
-    ``product`` and ``argument`` contain the coefficients by the power n.
-    """
-
-    op: Op
-    argument: dict[int, float]
-    product: dict[int, float]
-    approximate: bool = False
+    x: View
+    function: View
+    argument: Terms
+    product: Terms
 
 
-GELU_FORMS = (
-    GeluForm(ops.erf, {1: SQRT_HALF}, {0: 0.5, 1: 0.5}),
-    GeluForm(ops.erfc, {1: -SQRT_HALF}, {1: 0.5}),
-    GeluForm(
-        ops.tanh, {1: SQRT_2_OVER_PI, 3: SQRT_2_OVER_PI * CUBIC}, {0: 0.5, 1: 0.5}, approximate=True
-    ),
-)
-
-
-def match_gelu(node: Node, context: MatchContext) -> MatchedOperation | None:
+def match_gelu(node: Node, context: MatchContext) -> MatchedOperation | str | None:
     """Match a product of a value x and its standard normal distribution function Phi(x).
 
     Return x and the parameter ``approximate``: True for the formula with tanh, False for the one
-    with erf or erfc. Return None for other products, or if the runtime has no Gelu of this dtype.
+    with erf or erfc. Return a text, the reason for a near miss, for such a product with other
+    numbers, with a value that cancels, or in a dtype for which the runtime has no Gelu. Return None
+    for other products.
     """
-    if not (is_float(node.out.dtype) and context.has_operator("Gelu", node.out.dtype)):
+    product = view_of(node.out)
+    parts = factors_of(node, context) if is_float(node.out.dtype) else None
+    if parts is None or len(parts.factors) != 2 or parts.divisors:
         return None
-    product, parts = view_of(node.out), factors_of(node, context)
-    if len(parts.factors) != 2 or parts.divisors:
-        return None
+    reason: str | None = None
     for x, gate in (parts.factors, parts.factors[::-1]):
         for function, form in _find_functions(gate, context):
-            is_of_x = any(part.base is x.base for part in _iter_arithmetic(operand(function, 0)))
-            if is_of_x and _is_gelu(product, x, function, form, context):
-                return MatchedOperation(x, {"approximate": form.approximate})
-    return None
+            if all(part.base is not x.base for part in _iter_arithmetic(operand(function, 0))):
+                continue
+            difference = _compare(product, x, function, _read_form(form), context)
+            if difference == "":
+                return _check_dtype(node, x, form, context)
+            reason = reason or difference
+    return reason
 
 
-def _find_functions(gate: View, context: MatchContext) -> Iterator[tuple[View, GeluForm]]:
+def _check_dtype(
+    node: Node, x: View, form: ActivationForm, context: MatchContext
+) -> MatchedOperation | str:
+    """Return a GELU of ``x``, or the reason for a near miss if the runtime has none of its
+    dtype."""
+    dtype = node.out.dtype
+    if not context.has_operator("Gelu", dtype):
+        return f"the runtime has no Gelu of {dtype.name}"
+    return MatchedOperation(x, dict(form.params))
+
+
+def _find_functions(gate: View, context: MatchContext) -> Iterator[tuple[View, ActivationForm]]:
     """Yield the result of erf, erfc or tanh in a gate, with each form of GELU that has it.
 
     The gate is such a result, or the sum of a number and a multiple of one.
@@ -83,8 +89,8 @@ def _find_functions(gate: View, context: MatchContext) -> Iterator[tuple[View, G
     terms = operands(gate) if gate.op() in _SUMS else []
     multiples = [term for term in terms if scalar(term.base) is None]
     views = read_factors(multiples[0], context).factors if len(multiples) == 1 else (gate,)
-    for form in GELU_FORMS:
-        yield from ((view, form) for view in views if view.op() is form.op)
+    for form in ROW.forms:
+        yield from ((view, form) for view in views if view.op() is form.required_op)
 
 
 _SUMS = (ops.add, ops.sub)
@@ -100,19 +106,48 @@ def _iter_arithmetic(view: View, depth: int = 0) -> Iterator[View]:
         yield from _iter_arithmetic(part, depth + 1)
 
 
-def _is_gelu(product: View, x: View, function: View, form: GeluForm, context: MatchContext) -> bool:
-    """Return True if ``product`` is GELU of ``x`` in this form, where ``function`` is the result of
-    erf, erfc or tanh."""
-    expected_argument: Terms = {
-        frozenset({(x, power)}): number for power, number in form.argument.items()
+@cache
+def _read_form(form: ActivationForm) -> GatedProduct:
+    """Return a form of the table as polynomials."""
+    graph = pattern_graph(form.formula, [((2, 3), "float32")])
+    context, x = Editor(graph), view_of(graph.inputs[0])
+    product = normal_form(view_of(graph.outputs[0]), context)
+    assert product is not None
+    function = next(v for v in all_views(product.terms) if v.op() is form.required_op)
+    argument = normal_form(operand(function, 0), context)
+    assert argument is not None
+    return GatedProduct(x, function, argument.terms, product.terms)
+
+
+def _compare(
+    product: View, x: View, function: View, form: GatedProduct, context: MatchContext
+) -> str | None:
+    """Compare ``product`` with GELU of ``x`` in this form, where ``function`` is the result of erf,
+    erfc or tanh.
+
+    Return "" for GELU, a text with the difference for a near miss, or None for other products.
+    """
+    views = {form.x: x, form.function: function}
+    difference = ""
+    for value, expected in ((operand(function, 0), form.argument), (product, form.product)):
+        terms = _replace_views(expected, views)
+        read = partial(normal_form, value, context, [x.base], conversions="wider")
+        found = read(are_finite=True)
+        if found is None or found.terms.keys() != terms.keys():
+            return None
+        if not found.is_near(terms, 1):
+            difference = difference or OTHER_NUMBERS
+        elif read() is None:
+            difference = difference or CANCELS
+    return difference
+
+
+def _replace_views(terms: Terms, views: Mapping[View, View]) -> Terms:
+    """Return a polynomial over views with other views in their place."""
+    return {
+        frozenset((views[atom], power) for atom, power in monomial if isinstance(atom, View)): n
+        for monomial, n in terms.items()
     }
-    expected_product: Terms = {
-        frozenset({(x, 1), (function, power)} if power else {(x, 1)}): number
-        for power, number in form.product.items()
-    }
-    pairs = (operand(function, 0), expected_argument), (product, expected_product)
-    forms = [(normal_form(v, context, [x.base], conversions="wider"), terms) for v, terms in pairs]
-    return all(found is not None and found.is_near(terms, 1) for found, terms in forms)
 
 
 GELU = recogniser_from("Gelu", (ops.mul,), match_gelu, partial(emit_matched_operation, ops.gelu))

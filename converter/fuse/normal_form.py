@@ -118,21 +118,24 @@ def normal_form(
     *,
     conversions: Conversions = "rounding",
     reach: Reach = "axes",
+    are_finite: bool = False,
 ) -> NormalForm | None:
     """Return a value as a polynomial, or None if it has none.
 
-    It has none if there would be more than `MAX_TERMS` terms, or if a view cancels in it.
+    It has none if there would be more than `MAX_TERMS` terms, or if a view cancels in it. Views may
+    cancel if ``are_finite`` is True. The polynomial then equals the value if no number in it is
+    infinite or NaN.
 
     Arithmetic, roots, powers and sums of floats are taken apart, up to a depth of `MAX_DEPTH`
     operations. All other values are atoms of the polynomial. ``leaves`` are further values that are
     atoms, even if they are results of arithmetic. ``conversions`` and ``reach`` select the
     conversions and moves between the operations that are skipped, as in `look_through`.
     """
-    key = normal_form, view, tuple(map(id, leaves)), conversions, reach
+    key = normal_form, view, tuple(map(id, leaves)), conversions, reach, are_finite
     if key not in context.memo:
         reader = _Reader({id(value) for value in leaves}, conversions, reach)
         form = reader.of(view, MAX_DEPTH)
-        is_complete = form is not None and form.has_all_values(len(view.groups))
+        is_complete = form is not None and (are_finite or form.has_all_values(len(view.groups)))
         context.memo[key] = form if is_complete else None
     found: NormalForm | None = context.memo[key]
     return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from converter.ir.formulas import LARGEST_SCALE
 from converter.ir.op import Formula, Op
@@ -50,6 +51,9 @@ class ActivationForm:
       sign.
     - `contains`: the name of a later activation of the table that is a part of the formula. The
       form is tried after the forms of that activation.
+    - `has_any_order`: whether products with the same normal form are replaced too, whatever the
+      order of their operations. Otherwise the operations are compared one by one.
+    - `params`: parameters of the operation that no argument of the formula determines.
     """
 
     required_op: Op | None
@@ -57,6 +61,8 @@ class ActivationForm:
     condition: Condition = MODERATE
     negates_arguments: bool = False
     contains: str = ""
+    has_any_order: bool = False
+    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ class Difference:
 
 OPEN_TEXT = (
     "roundings can lead to infinity or NaN there, or out of them, and what JAX gives in float64 "
-    "does not say that they do"
+    "does not say that they do, or JAX has another number there in another evaluation"
 )
 """Reason why an element is open."""
 

@@ -133,11 +133,11 @@ def complete_fusions(graph: Graph, settings: PassSettings) -> bool:
         True if anything changed.
     """
     prefix = () if settings.strict else (rotary.PREFIX,)
-    several_rows: list[Node] = []
-    shift = shifts.shift_recogniser(settings.strict, several_rows)
+    inexact_shifts: list[Node] = []
+    shift = shifts.shift_recogniser(settings.strict, inexact_shifts)
     changed = recogniser_pass(affine.AFFINE, *prefix, softmax=shift)(graph, settings)
-    if several_rows:
-        settings.deviations.setdefault(shifts.DEVIATION, []).extend(several_rows)
+    if inexact_shifts:
+        settings.deviations.setdefault(shifts.DEVIATION, []).extend(inexact_shifts)
     return changed
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from converter.frontend.trace import source_line
-from converter.ir import Graph, Node, dims, named_sizes, ops
+from converter.ir import Graph, Node, named_sizes, ops
 from converter.ir.evaluation import (
     Bodies,
     Control,
@@ -26,6 +26,7 @@ from converter.ir.evaluation import (
 )
 from converter.loops.rules import bound_states
 from converter.verify.sides import SIDE_KINDS, Flow, SideKind, is_within_bounds, promises_in_bounds
+from converter.verify.step_by_step import CONTROL, run_cond
 
 MAX_ITERATIONS, MAX_STEPS = 100, 4_000
 """Limits of one evaluation. Inputs that need more loop iterations or more nodes are not used."""
@@ -252,7 +253,7 @@ class _Evaluation:
 
         They run as Python loops and conditions, so that every node inside is observed.
         """
-        return {ops.scan: self._scan, ops.while_: self._while, ops.cond: self._cond}
+        return {**CONTROL, ops.while_: self._while, ops.cond: self._cond}
 
     def _record_sides(self, node: Node, inputs: Sequence[Any], iterations: int = 0) -> None:
         """Record the sides that a node takes for the arrays of its operands.
@@ -273,21 +274,21 @@ class _Evaluation:
                 if slot is not None:
                     self.sides[slot] |= bool(flag)
 
-    def _cond(self, node: Node, inputs: list[Any], run: Bodies, _rules: EvaluationRules) -> Counted:
+    def _cond(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
         """Evaluate one branch of a conditional and record it.
 
         Arguments:
             node: the node.
             inputs: the arrays of its operands, the first of which is the index of the branch.
             run: evaluates a body on its inputs.
+            rules: settings of the evaluation.
 
         Returns:
             The results, and the largest number of iterations of any loop in the branch. Each result
             is None if nothing reads the results.
         """
         self._record_sides(node, inputs)
-        bodies = list(node.bodies.values())
-        results, iterations = run(bodies[int(np.clip(inputs[0], 0, len(bodies) - 1))], [])
+        results, iterations = run_cond(node, inputs, run, rules)
         unread = id(node) in self._probe.unread_nodes
         return [None] * len(node.outputs) if unread else results, iterations
 
@@ -314,31 +315,3 @@ class _Evaluation:
             state, iterations = run(node.bodies["body"], state)[0], iterations + 1
         self._record_sides(node, inputs, iterations)
         return state, iterations
-
-    def _scan(self, node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules) -> Counted:
-        """Evaluate a scan, one iteration after the other.
-
-        Arguments:
-            node: the node.
-            inputs: the arrays of the initial loop state and of the scanned operands.
-            run: evaluates a body on its inputs.
-            rules: settings of the evaluation.
-
-        Returns:
-            The final loop state with the stacked results, and zero, since the number of iterations
-            is known.
-        """
-        count, body = node.params["num_carry"], node.bodies["body"]
-        length = dims.evaluate_dim(node.params["length"], rules.sizes)
-        state, rows = inputs[:count], list[list[Any]]()
-        for iteration in range(length)[:: -1 if node.params["reverse"] else 1]:
-            results, _ = run(body, [*state, *(np.asarray(x)[iteration] for x in inputs[count:])])
-            state = results[:count]
-            rows.append(results[count:])
-        rows = rows[::-1] if node.params["reverse"] else rows
-        shapes = [
-            (dims.substitute_sizes(v.shape, rules.sizes), v.dtype) for v in node.outputs[count:]
-        ]
-        empty = [np.zeros(shape, dtype) for shape, dtype in shapes]
-        stacked = [np.stack([np.asarray(x) for x in column]) for column in zip(*rows, strict=True)]
-        return [*state, *(stacked if rows else empty)], 0

@@ -1,6 +1,6 @@
-"""Random programs of the fuzzer on images, with axes in any order, compared with JAX.
+"""Random programs of the fuzzer whose operators need orders of axes, compared with JAX.
 
-The layout pass must not add Transpose nodes to them.
+The layout pass must not add Transpose nodes to those on images.
 """
 
 from random import Random
@@ -23,9 +23,14 @@ IMAGES = {
 }
 """Names of forms of steps, and how often each is drawn relative to the others."""
 
-
 LIMITS = Limits((4, 9), (2, 3, 4, 6), IMAGES)
 
+LAYOUTS = {
+    **{"layout_chain": 4, "resize_between_layouts": 2, "resize_of_what_is_normalized": 1},
+    **{"group_norm": 1, "batch_norm": 1, "gradient_of_layouts": 0.3, "convolution": 1},
+    **dict.fromkeys(("transpose", "reshape", "binary", "concatenate", "pad"), 1),
+}
+"""Forms that need an order of axes or change it, and how often each is drawn."""
 
 SEEDS = [
     range(6),
@@ -47,6 +52,20 @@ def test_programs_on_images_have_no_additional_transposes(seeds, monkeypatch):
             patch.setattr(passes, "PASSES", other_passes)
             without_pass = count_transposes(program)
         assert count_transposes(program) <= without_pass, f"images/{seed}"
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(16),
+        *(pytest.param(range(n, n + 60), marks=pytest.mark.full) for n in range(6, 606, 60)),
+    ],
+)
+def test_layouts_agree_with_jax(seeds):
+    """Windows, norms and gathers between transpositions, reshapes, vmap and sums agree with JAX."""
+    for seed in seeds:
+        outcome = judge(draw(Random(f"layouts/{seed}"), Limits((2, 5), weights=LAYOUTS)))
+        assert outcome.is_fine, f"layouts/{seed}: {outcome}"
 
 
 def count_transposes(program: Program) -> int:

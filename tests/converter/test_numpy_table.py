@@ -12,7 +12,7 @@ from jax import lax
 from converter.frontend.trace import trace
 from converter.ir import Value, make_node, ops
 from converter.ir.evaluation import compute_array, run_node, use_precision_of
-from tests.converter.test_edges import ALL, BINARY, UNARY, edges, supported_functions
+from tests.programs.primitives import ALL, BINARY, UNARY, edges, supported_functions
 
 DTYPES = tuple(dtype for dtype in ALL if dtype != "bfloat16")
 NUMBERS = DTYPES[1:]

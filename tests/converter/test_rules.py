@@ -25,8 +25,7 @@ from converter.lower import lower, lowerings
 from converter.opsets import DEFAULT_TARGET
 from converter.targets import find_target
 from tests.conformance import spec_of
-from tests.converter.test_edges import BINARY, UNARY
-from tests.converter.test_every_operation import CHOOSING, INDEXED, SUMMING
+from tests.programs.primitives import BINARY, CHOOSING, INDEXED, SUMMING, UNARY
 from tests.since import needs, since
 
 FILES = sorted(Path(converter.__file__).parent.rglob("*.py"))

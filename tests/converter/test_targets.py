@@ -17,10 +17,17 @@ from jax import lax
 
 import converter
 import zoo
-from tests.converter.test_edges import BINARY, UNARY, supported_functions
-from tests.converter.test_every_operation import CHOOSING, SUMMING, convertible_functions, matrix
 from tests.judges.evaluator import evaluate
 from tests.judges.runtimes import Apart
+from tests.programs.primitives import (
+    BINARY,
+    CHOOSING,
+    SUMMING,
+    UNARY,
+    matrix,
+    of_dtype,
+    supported_functions,
+)
 from zoo.architectures.builder import abstract
 from zoo.common.errors import BadRequest
 from zoo.common.staging import NAME
@@ -57,7 +64,7 @@ def test_dtypes_of_each_target_agree_with_jax(target, dtype):
     inputs = [x := matrix(dtype, small=True), x[::-1, ::-1].copy()]
     with jax.enable_x64(target == "standard"):
         unary, binary = (
-            list(convertible_functions(UNARY_FUNCTIONS, x).values()),
+            list(supported_functions(of_dtype(UNARY_FUNCTIONS, dtype), x).values()),
             list(supported_functions(BINARY_FUNCTIONS, *inputs).values()),
         )
 

@@ -1,7 +1,7 @@
 """Write the page `docs/frameworks.md`, apart from its examples: `python -m tests.frameworks`."""
 
 from tests.frameworks.examples import FRAMEWORKS, Framework
-from tests.frameworks.rows import PAGE, example, line
+from tests.frameworks.rows import PAGE, example, operators, reasons, table
 from tests.generated import record
 
 HEAD = """# Frameworks
@@ -11,9 +11,9 @@ frameworks, and you do not need a base class. There is a page with a complete mo
 errors for [Flax NNX](frameworks/flax-nnx.md), [Flax Linen](frameworks/flax-linen.md),
 [Equinox](frameworks/equinox.md), [Keras 3](frameworks/keras.md) and [Haiku](frameworks/haiku.md).
 
-The following tables list the ONNX operators of each layer at opset 23. The batch size is dynamic,
-unless the framework requires a number. For each file, the results in ONNX Runtime are equal to the
-results of JAX.
+The following tables list the ONNX operators of each layer at opset 23. Layers with the same
+operators share a row. The batch size is dynamic, unless the framework requires a number. For each
+file, the results in ONNX Runtime are equal to the results of JAX.
 """
 
 
@@ -22,11 +22,9 @@ def section(framework: Framework) -> str:
     it lacks."""
     needs = "<!-- needs the extra [frameworks]: tests/frameworks runs it -->"
     lines = [f"## {framework.title}", "", needs, f"```python{example(framework.title)}```", ""]
-    lines += ["| layer | operators |", "|---|---|"]
-    lines += [line(row, row.convert()[1]) for row in framework.rows()]
+    lines += table((row.name, operators(row.convert()[1])) for row in framework.rows())
     if excluded := framework.excluded():
-        lines += ["", "These layers are not in the table:", ""]
-        lines += [f"- `{name}`: {reason}" for name, reason in excluded.items()]
+        lines += ["", "These layers are not in the table:", "", *reasons(excluded)]
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@ gives JAX's numbers in ONNX Runtime."""
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -124,10 +124,43 @@ def example(title: str) -> str:
     return str(code)
 
 
-def line(row: Row, export: converter.Export) -> str:
-    """Return the line of a row in the page's table."""
-    operators = ", ".join(f"{n} {op}" for op, n in export.report.histogram.items())
-    return f"| {row.name} | {operators} |"
+def operators(export: converter.Export) -> str:
+    """Return the operators of a file with the number of each, as the page states them."""
+    return ", ".join(f"{n} {op}" for op, n in export.report.histogram.items())
+
+
+def grouped(items: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the first elements of pairs by their second elements, in order of appearance."""
+    groups: dict[str, list[str]] = {}
+    for name, key in items:
+        groups.setdefault(key, []).append(name)
+    return groups
+
+
+def table(layers: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the lines of a table of names of rows and their operators. Rows with the same
+    operators share a line."""
+    lines = [f"| {'; '.join(names)} | {ops} |" for ops, names in grouped(layers).items()]
+    return ["| layers | operators |", "|---|---|", *lines]
+
+
+def read_table(section: str) -> dict[str, str]:
+    """Return the operators by the name of the row from a section of the page."""
+    lines = re.findall(r"^\| (.*?) \| (\d.*) \|$", section, re.M)
+    return {name: ops for names, ops in lines for name in names.split("; ")}
+
+
+def reasons(excluded: Mapping[str, str]) -> list[str]:
+    """Return the lines of the layers that are not in the table. Layers with the same reason share a
+    line."""
+    groups = grouped(excluded.items())
+    return [f"- `{'`, `'.join(names)}`: {reason}" for reason, names in groups.items()]
+
+
+def read_reasons(section: str) -> dict[str, str]:
+    """Return the reasons by the name of the layer from a section of the page."""
+    lines = re.findall(r"^- `(.*?)`: (.*)$", section, re.M)
+    return {name: reason for names, reason in lines for name in names.split("`, `")}
 
 
 def subclasses(namespace: Any, base: type) -> set[str]:

@@ -19,6 +19,7 @@ from packaging.version import Version
 
 import converter
 from converter.targets.versions import parse_versions
+from tests.arrays import Tolerance, describe_difference
 from tests.judges.habits import DIES, TABLES, VERSIONS, Arrays, Habit, Runtime, kernels
 from tests.judges.habits.page import page
 from tests.judges.runtimes import Apart
@@ -33,7 +34,9 @@ HABITS = [
 # Rows whose result ONNX's evaluator can confirm: the standard defines it, and the fault is not one
 # of the evaluator.
 SETTLED = [row for row in HABITS if row.values[0] != "onnx.reference" and row.values[1].settled]
-ROUNDING = 2e-6
+ROUNDING = Tolerance(units=16, zero_signs=False)
+"""Differences between results in float32, which are those of a runtime's polynomials."""
+UNSIGNED = Tolerance(zero_signs=False)
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +108,8 @@ def test_missing_kernels_are_those_of_the_table(types):
 
 def is_same(actual: Arrays, expected: Arrays) -> bool:
     """Return whether arrays are equal, in float32 up to the rounding of a runtime's polynomials."""
-    return len(actual) == len(expected) and all(
-        a.dtype == b.dtype
-        and a.shape == b.shape
-        and np.allclose(a, b, ROUNDING if a.dtype == np.float32 else 0, 0, equal_nan=True)
+    return len(actual) == len(expected) and not any(
+        describe_difference(a, b, ROUNDING if a.dtype == np.float32 else UNSIGNED)
         for a, b in zip(actual, expected, strict=True)
     )
 

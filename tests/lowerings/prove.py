@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,13 +24,11 @@ from converter.pipeline import passes
 from converter.pipeline.settings import PassSettings
 from converter.targets.schemas import operator_name
 from converter.verify.sessions import run, session
+from tests.arrays import Tolerance, describe_difference
 from tests.conformance import NEWEST
-from tests.converter.test_edges import units
 from tests.forms.errors import IN_ONNX_RUNTIME
 from tests.rules.programs import Drawn, Expr
 from tests.rules.prove import numbers_of
-
-T = TypeVar("T")
 
 OPSETS_TESTED = tuple(opset for opset in (17, 18, 20, 21, 23, 24, 26) if opset <= NEWEST)
 """The opsets at which rules are tested: those that introduced operators."""
@@ -124,25 +122,6 @@ def opsets_of(op: Op, since: int) -> list[int]:
 
 def drawn_way(d: Drawn, op: Op, since: int) -> Way:
     return Way(d.pick(opsets_of(op, since)), d.chance(), d.chance())
-
-
-@dataclass
-class Seeded(Drawn):
-    """Random choices by a seed, because the first programs of hypothesis are simple and similar."""
-
-    rng: random.Random = field(default_factory=random.Random)
-
-    def pick(self, options: Sequence[T]) -> T:
-        return self.rng.choice(list(options))
-
-    def integer(self, low: int, high: int) -> int:
-        return self.rng.randint(low, high)
-
-    def chance(self) -> bool:
-        return self.rng.random() < 0.5
-
-    def order(self, rank: int) -> tuple[int, ...]:
-        return tuple(self.rng.sample(range(rank), rank))
 
 
 # ------------------------------------------------------------------------------------- the graph
@@ -255,7 +234,7 @@ def is_right(
         for i, (output, reference, alternative) in enumerate(
             zip(outputs.values(), expected, alternatives, strict=True)
         ):
-            complaint = differs(case, output, reference, alternative, signs)
+            complaint = describe_wrong_output(case, output, reference, alternative, signs)
             assert is_known or not complaint, f"output {i} at level {level}: {complaint}\n{text}"
     return (op, since) in found
 
@@ -270,37 +249,18 @@ def is_tame(graph: Graph, drawn: Drawn, expected: Sequence[np.ndarray]) -> bool:
     )
 
 
-def differs(
+def describe_wrong_output(
     case: LoweringCase, actual: np.ndarray, expected: np.ndarray, once: np.ndarray, signs: bool
 ) -> str:
     """Return how an output differs from JAX's (`expected` or `once`), or an empty text."""
-    if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
-        return f"{actual.dtype}{list(actual.shape)}, not {expected.dtype}{list(expected.shape)}"
-    if is_float(expected.dtype):
-        is_other = (
-            np.minimum(_error_in_units(case, actual, expected), _error_in_units(case, actual, once))
-            > case.units
-        )
-        if signs:
-            is_other |= (np.signbit(actual) != np.signbit(expected)) & ~np.isnan(expected)
-    else:
-        is_other = actual != expected
-    if not is_other.any():
-        return ""
-    return (
-        f"{actual[is_other][:4]} where JAX has {expected[is_other][:4]}; {actual}, not {expected}"
+    tolerance = Tolerance(
+        case.units,
+        magnitude=float(case.of_one or case.of_largest),
+        of_largest=case.of_largest,
+        zero_signs=signs,
+        subnormals=False,
     )
-
-
-def _error_in_units(case: LoweringCase, actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    magnitudes = np.abs(expected.astype(np.float64))
-    largest = (
-        float(np.max(magnitudes, where=np.isfinite(magnitudes), initial=1))
-        if case.of_largest
-        else 0.0
-    )
-    with np.errstate(all="ignore"):
-        return units(actual, expected.astype(actual.dtype), max(largest, float(case.of_one)))
+    return describe_difference(actual, expected, tolerance, once)
 
 
 @dataclass(frozen=True)
@@ -314,7 +274,7 @@ class Trial:
 
     def is_right(self, case: LoweringCase, seed: int) -> bool:
         """Return whether a seed's program uses the rule, and assert that it agrees with JAX."""
-        drawn = Seeded(None, rng=random.Random(f"{self.op}/{self.since}/{seed}"))
+        drawn = Drawn(random.Random(f"{self.op}/{self.since}/{seed}"))
         with jax.enable_x64(True), np.errstate(all="ignore"):
             return is_right(case, self.op, self.since, self.watch, self.reached, drawn)
 

@@ -107,7 +107,30 @@ NAMES = (
 )
 NAMES += " rsqrt sign sin sinh sqrt square tan tanh"
 FUNCTIONS = {name: vars(lax)[name] for name in NAMES.split()}
+
+
+def in_double_precision(z):
+    return jnp.fft.fft(z), jnp.log(z), z**z, z / z[::-1], jnp.tanh(z), z @ z.T
+
+
+WIDE = (normal(3, 8) + 1e-9 * normal(3, 8)).astype(np.complex128)
+REAL_OPERANDS = {
+    "quotient by a number": (lambda z: z / 2, {"Div": 2, "Mul": 0}),
+    "real factor": (lambda z: z * z.real, {"Mul": 2}),
+    "real matrix": (lambda z: z @ (z.real.T + 0j), {"MatMul": 2}),
+    "transform of reals": (lambda z: jnp.fft.fft(z.real), {"MatMul": 1}),
+    # `tests/fusion_counts.json` has all operators of these programs.
+    "transform": (jnp.fft.fft, {"MatMul": 1, "Reshape": 2}),
+}
+"""Functions that cost one or two products instead of four, with the number of operators."""
+
+EDGE_CASES = [
+    Case("complex128", in_double_precision, [WIDE], (17,), tolerance=16, x64=True, tags=DEFAULT),
+    *(Case(name, fn, (((3, 4), np.complex64),), ops=ops, tags=DEFAULT)
+      for name, (fn, ops) in REAL_OPERANDS.items()),
+]  # fmt: skip
 PROGRAMS = [
+    *EDGE_CASES,
     *(Case(name, fn, specs, tolerance=8, tags=DEFAULT) for name, (fn, specs) in FAMILIES.items()),
     *(Case(name, fn, [X], tolerance=8, tags=DEFAULT) for name, fn in FUNCTIONS.items()),
 ]

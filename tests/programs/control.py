@@ -1,5 +1,7 @@
 """``cond``, ``while`` and ``scan``: nested graphs that read the values around them."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +25,94 @@ def recurrence(x):
     return lax.scan(lambda c, v: (jnp.tanh(c + v), (c - v, c.sum())), jnp.zeros(x.shape[1]), x)
 
 
+def linear_state(x):
+    def step(state, row):
+        state = state * 0.5 + row
+        return state, jax.nn.softmax(state @ MATRIX) * row.sum()
+
+    return lax.scan(step, jnp.zeros(3), x)
+
+
+def nonlinear_state(x):
+    def step(state, row):
+        state = jnp.tanh(state @ MATRIX + row)
+        return state, jax.nn.softmax(state @ MATRIX) * row.sum()
+
+    return lax.scan(step, jnp.zeros(3), x)
+
+
+def counting_state(x):
+    def step(state, row):
+        n, total = state
+        return (n + 2, total * 0.5 + row * n), n
+
+    return lax.scan(step, (jnp.int32(3), jnp.zeros(3)), x, reverse=True)
+
+
+def unread_state(x):
+    def step(state, row):
+        y, z, w = state
+        return (y + row, z * y, w), None
+
+    return lax.scan(step, (jnp.zeros(3), jnp.ones(3), x[0]), x)[0][::2]
+
+
+def vmapped_while(x):
+    return jax.vmap(
+        lambda row: lax.while_loop(lambda s: s.max() < 9, lambda s: s * 1.5 + 1, jnp.abs(row))
+    )(x)
+
+
+def nested(x):
+    def row_of(row):
+        return lax.scan(lambda c, y: (c * 0.5 + y, c), 0.0, jnp.exp(row))[1]
+
+    return lax.map(row_of, x)
+
+
+def decaying_state(x, reverse=False):
+    return lax.scan(lambda y, row: (y * 0.5 + row, y), x[0], x, reverse=reverse)
+
+
+def integer_sums(x):
+    return lax.scan(lambda y, row: (y + row, y * 2), jnp.int32(3), jnp.int32(x[:, 0] * 9))
+
+
+def backtrace(x):
+    """Follow chosen indices backwards; they are known to be within bounds."""
+    back = jnp.argmax(x[:, None] * MATRIX, -1)
+    return lax.scan(lambda at, row: (row[at], at), jnp.argmax(x[0]), back, reverse=True)[1]
+
+
+def search(x):
+    """Advance an index that the loop's condition keeps below a size."""
+    return lax.while_loop(lambda i: (i < 4) & (x[i, 0] < 0), lambda i: i + 1, 0)
+
+
+def mapped(x):
+    return lax.map(lambda row: jnp.tanh(row) @ MATRIX, x)
+
+
+LOOPS = {
+    "map": mapped,
+    "map of loops": nested,
+    "after the loop": linear_state,
+    "after a loop that is not linear": nonlinear_state,
+    "a state that counts": counting_state,
+    "a state that nobody reads": unread_state,
+    "lanes": vmapped_while,
+    "a state that is scaled": decaying_state,
+    "from the last on": partial(decaying_state, reverse=True),
+    "integers that are added up": integer_sums,
+    "a path": backtrace,
+    "a search": search,
+}
+"""Loops, some of whose steps do not depend on the step before. `tests/converter/test_loops.py`
+counts the nodes that remain in their bodies."""
+
+
 PROGRAMS = [
+    *(Case(name, fn, ((5, 3),)) for name, fn in LOOPS.items()),
     Case("cond", lambda x: lax.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2), (X,), (17, 23),
          {"If": 1}, tags=DEFAULT | {"vmap of cond"}),
     Case("cond of products", lambda x: lax.cond(x.sum() > 0, lambda: x @ x.T, lambda: x @ x.T * 2),

@@ -1,6 +1,8 @@
 """Primitives that are decomposed, called by public functions of JAX or bound directly."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
 from typing import Any
 
 import equinox.internal as eqxi
@@ -11,7 +13,7 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import primitives
 
-from tests.conformance import DEFAULT, Case
+from tests.conformance import DEFAULT, Case, within_units
 
 RNG = np.random.default_rng(31)
 
@@ -198,10 +200,37 @@ BY_DEFAULT = {
     *("eigh", "igamma", "betainc", "nondifferentiable_backward"),
 }
 
+
+def with_zero_pivots(size: int, lower: bool) -> Case:
+    """Return a triangular solve with zeros on the diagonal. Small integers avoid all rounding, and
+    infinities and NaN are where JAX has them."""
+    rng = np.random.default_rng(size)
+    a = rng.integers(-1, 2, (20, size, size)) * (rng.random((20, size, size)) < 0.4)
+    a[:, range(size), range(size)] = rng.choice([0, 1, 1, 1, -1], (20, size))
+    b = rng.integers(-2, 3, (20, size, 3))
+    solve = partial(lax.linalg.triangular_solve, left_side=True, lower=lower)
+    name = f"{'lower' if lower else 'upper'} triangle of {size} with zeros on its diagonal"
+    return Case(name, solve, [a.astype(np.float32), b.astype(np.float32)], tolerance=0,
+                tags=DEFAULT)  # fmt: skip
+
+
+SINGULAR = [with_zero_pivots(size, lower) for size in (3, 9, 40) for lower in (False, True)]
+EDGES = [0.0, -0.0, 1.0, 0.5, 2.0, 3.0, -1.0, -2.5, 1e-3, 12.0, np.inf, -np.inf, np.nan]
+
+
+def at_edges(fn: Callable[..., Any], count: int) -> Case:
+    """Return a special function of all tuples of edges. The limit is the rounding of XLA's
+    log-gamma."""
+    operands = np.array([*product(EDGES, repeat=count)], np.float32).T
+    return Case(f"{fn.__name__} at edges", fn, list(operands), units=within_units(840, 1 / 64),
+                tags=DEFAULT)  # fmt: skip
+
+
+SPECIAL_VALUES = [at_edges(fn, count) for fn, count in SPECIAL.items()]
 HIGH_HALVES = map(high_half, ("int32", "uint32", "int8", "uint16") * hasattr(lax, "mulhi"))
 CASES = (
     Case(name, *row, tolerance=16, tags=DEFAULT if name in BY_DEFAULT else frozenset())
     for name, row in ROWS.items()
     if name not in SINCE or hasattr(*SINCE[name])
 )
-PROGRAMS = [*CASES, *HIGH_HALVES]
+PROGRAMS = [*CASES, *HIGH_HALVES, *SINGULAR, *SPECIAL_VALUES]

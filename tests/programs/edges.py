@@ -110,7 +110,7 @@ INTEGERS = [
       for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")),
     Case("order of uint64", order, (LARGE_UINT64,), x64=True, tags=EXACT),
     Case("parameters of uint32", of_uint32_parameters, ((2,),), params=LARGE_UINT32, tags=DEFAULT),
-    # `tests/rules/` and `test_edges.py` test divisions by other values.
+    # `tests/rules/` and `primitives.py` test divisions by other values.
     Case("division by constants", lambda x: (lax.div(x, jnp.int32(7)), lax.rem(x, jnp.int32(-3))),
          (DIVIDENDS,), ops={"Div": 1, "Mod": 1, **ONLY_DIVISION}, tags=EXACT),
     Case("convolution of int32", FORMS["grouped"],

@@ -1,12 +1,14 @@
-"""Elementwise operations and formulas of them. `test_edges.py` has each operation on every
+"""Elementwise operations and formulas of them. `primitives.py` has each operation on every
 dtype."""
+
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import DEFAULT, JUDGES, Case
+from tests.conformance import DEFAULT, JUDGES, SIGNS, Case
 
 NAN, INF = np.nan, np.inf
 EDGES = np.array([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-8, -1e30], np.float32)
@@ -68,6 +70,56 @@ CONVERSIONS = [
          tags=DEFAULT),
 ]  # fmt: skip
 NUMBERS = np.array([0.0, -0.0, 1, -1.5, 3e-30, -2e20, INF, -INF], np.float32)
+BITS_OF = {"float16": "16", "float32": "32", "float64": "64"}
+BITS_RNG = np.random.default_rng(11)
+BITCAST_TAGS = DEFAULT | {SIGNS}
+
+
+def bit_patterns(bits: int) -> np.ndarray:
+    """Return unsigned integers of this width: all of 16 bits, otherwise a selection.
+
+    The selection has those around every power of two and random ones.
+    """
+    if bits == 16:
+        return np.arange(1 << 16).astype(np.uint16)
+    exponent, fraction = (12, 52) if bits == 64 else (9, 23)
+    heads = np.arange(1 << exponent, dtype=np.uint64) << np.uint64(fraction)
+    neighbours = (heads[:, None] + np.array([0, 1, 2**64 - 1, 2**22 + 5], np.uint64)).ravel()
+    random_bits = BITS_RNG.integers(0, 2**64, 4000, np.uint64)
+    return np.concatenate([neighbours, random_bits]).astype(f"uint{bits}")
+
+
+def bitcast_rows(dtype: str, kind: str) -> Iterator[Case]:
+    """Yield bitcasts from integers to floats and back. The bits of a NaN may differ."""
+    integer = kind + BITS_OF[dtype]
+    bits = bit_patterns(int(BITS_OF[dtype])).view(integer)
+
+    def decoded(x):
+        return lax.bitcast_convert_type(x, dtype)
+
+    def encoded(x):
+        bits = lax.bitcast_convert_type(x, integer)
+        return jnp.where(jnp.isnan(x), 0, bits), jnp.isnan(lax.bitcast_convert_type(bits, dtype))
+
+    for name, fn, x in (("to", decoded, bits), ("from", encoded, bits.view(dtype))):
+        yield Case(f"bitcast {name} {dtype} of {integer}", fn, (x,), tolerance=0,
+                   x64=dtype == "float64", tags=BITCAST_TAGS)  # fmt: skip
+
+
+def neighbours(dtype: str) -> Case:
+    """Return the neighbours of floats, of which some are the number itself."""
+    x = bit_patterns(int(BITS_OF[dtype])).view(dtype)
+    x = x[:: max(1, x.size // 9000)]
+    y = BITS_RNG.permutation(x)
+    y[::5] = x[::5]
+    return Case(f"nextafter of {dtype}", lax.nextafter, (x, y), (17, 26), tolerance=0,
+                tags=BITCAST_TAGS)  # fmt: skip
+
+
+BITCASTS = [
+    *(row for dtype in BITS_OF for kind in ("int", "uint") for row in bitcast_rows(dtype, kind)),
+    *map(neighbours, ("float16", "float32")),
+]
 MADE_OF_BITS = [
     Case("frexp", jnp.frexp, [NUMBERS], (17,)),
     Case("ldexp", lambda x: jnp.ldexp(x, np.arange(-4, 100, 13)), [NUMBERS], (17,)),
@@ -95,6 +147,7 @@ PROGRAMS = [
     *NARROW,
     *BOOLS,
     *CONVERSIONS,
+    *BITCASTS,
     *MADE_OF_BITS,
     *SPECIAL_VALUES,
 ]

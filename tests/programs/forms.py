@@ -11,6 +11,7 @@ SEEDS = {
     **dict.fromkeys(("named_axis_in_vmap 3", "named_axis_in_vmap 5", "piecewise", "branch_1"), 1),
     **dict.fromkeys(("switch_of_round 3", "switch_of_several 3"), 1),
     **{"scatter 2": 2, "cross": 2, "named_axis_in_vmap 4": 2, "named_axis_in_vmap": 3},
+    **{"rotary_by_matrices": 2, "rotary_by_matrices 3": 2},
     **{"named_axis_in_vmap 1": 4, "select": 4, "select 1": 4, "glu": 4},
     "lax_cumulative cumlogsumexp": 8,  # of floats
 }

@@ -102,6 +102,48 @@ def own_softmax(q, k, v):
     return attend(exps / (exps.sum(-1, keepdims=True) + 1e-6), v)
 
 
+def with_a_sink(q, k, v):
+    """Attend with a learned score of no value in each softmax, as gpt-oss does."""
+    logits = scores(q, k)
+    sinks = jnp.broadcast_to(jnp.arange(3.0)[:, None, None], (*logits.shape[:-1], 1))
+    weights = jax.nn.softmax(jnp.concatenate([logits, sinks], -1), -1)
+    return attend(weights[..., :-1], v)
+
+
+def divided_after_the_product(q, k, v):
+    """Attend and divide by the sum of the exponentials last, as blockwise attention does."""
+    logits = scores(q, k)
+    exps = jnp.exp(logits - lax.stop_gradient(logits.max(-1, keepdims=True)))
+    return attend(exps, v) / exps.sum(-1, keepdims=True)
+
+
+def with_one_in_the_sum(q, k, v):
+    """Attend with exp(x) / (1 + sum(exp(x))), whose weights may all be near zero."""
+    logits = scores(q, k)
+    highest = jnp.maximum(logits.max(-1, keepdims=True), 0)
+    exps = jnp.exp(logits - highest)
+    return attend(exps / (exps.sum(-1, keepdims=True) + jnp.exp(-highest)), v)
+
+
+def by_log_of_sum(q, k, v):
+    """Attend with exp(x - logsumexp(x)). A row with +inf has other zeros and NaN than a softmax."""
+    logits = scores(q, k)
+    return attend(jnp.exp(logits - jax.nn.logsumexp(logits, -1, keepdims=True)), v)
+
+
+def difference_of_two(q, k, v):
+    """Attend with the difference of two softmaxes [Ye et al., arXiv:2410.05258]."""
+    weights = [jax.nn.softmax(scores(q[..., i::2], k[..., i::2]), -1) for i in (0, 1)]
+    return attend(weights[0] - 0.25 * weights[1], v)
+
+
+def rolled_with_signs(x):
+    """Rotate with a roll of the halves, whose signs are in an array of their own."""
+    angles = jnp.tile(jnp.arange(20.0).reshape(5, 4) / 7, 2)
+    signs = jnp.repeat(jnp.array([-1.0, 1.0]), 4)
+    return x * jnp.cos(angles) + jnp.roll(x, 4, -1) * signs * jnp.sin(angles)
+
+
 MISSES = {
     "Attention": [
         (returned(0), QKV, "weights of the softmax are used elsewhere"),
@@ -117,6 +159,7 @@ MISSES = {
         (attention(lambda s: -0.5 * s), QKV, "not positive"),
         (attention(lambda s: s.astype(int).astype(float)), QKV, "not understood"),
         (shared_chain, ((5, 7), (7, 3)), "scores are used elsewhere"),
+        (with_a_sink, QKV, "between the softmax and the second product stands slice"),
     ],
     "Softmax": [
         (lambda x: jnp.exp(x) / jnp.exp(x).sum(-1, keepdims=True), ((5, 7),), "may overflow"),
@@ -125,6 +168,7 @@ MISSES = {
     "RotaryEmbedding": [
         (unequal_halves, ((3, 5, 8), (5, 8)), "halves"),
         (lambda x: unequal_halves(x, jnp.arange(40.0).reshape(5, 8)), ((3, 5, 8),), "differ"),
+        (rolled_with_signs, ((3, 5, 8),), "without a sign"),
     ],
     "LayerNormalization": [
         (lambda x: centre(x) / (x.std(-1, keepdims=True) + 1e-5), ((3, 8),), "to the deviation"),
@@ -266,8 +310,11 @@ NORM = "LayerNormalization"
 X, Y = np.random.default_rng(3).standard_normal((2, 6, 8)).astype(np.float32)
 EDGES = np.array([[0, 1e-8, -1e-8, -3, 3], [6, 7, -2.9999, -7.5, 5.5]], np.float32)
 OTHERS = [
-    Case("own softmax", own_softmax, QKV, ops={**NONE, "Softmax": 0},
-         said="its softmax is written in a way that is not known"),
+    *(Case(fn.__name__.replace("_", " "), fn, QKV, ops={**NONE, "Softmax": 0},
+           said="its softmax is written in a way that is not known")
+      for fn in (own_softmax, divided_after_the_product, with_one_in_the_sum, by_log_of_sum)),
+    Case("difference of two", difference_of_two, QKV, ops={**NONE, "Softmax": 2},
+         said="between the softmax and the second product stands sub"),
     Case("moments that cancel", moments_that_cancel, [CLOSE], ops={NORM: 1}, tolerance=1000),
     Case("tiled halves", padded_with_its_edge(jnp.tile(ANGLES, 2)), ((1, 1, 5),)),
     Case("repeated halves", padded_with_its_edge(jnp.repeat(ANGLES, 2, -1)), ((1, 1, 5),)),

@@ -54,6 +54,8 @@ SHIFTS = {
     "before the mask": lambda s: masked(less((-2, -1), s)),
     "before a factor": lambda s: less(-1, s / 32) * 32,  # CogView
     "guarded": guarded,
+    "of hidden": lambda s: masked(s) - s.max(-1, keepdims=True),
+    "behind fills": lambda s: masked(less(-1, s)),
 }
 SHIFTED = [
     *(Case(f"shift {name}", attend(fn), SCORED, ops={"Attention": 1, "ReduceMax": 0, "Sub": 0})
@@ -65,7 +67,9 @@ SHIFTED = [
     Case("shift of queries", attend(partial(less, -2)), SCORED, ops={"Attention": 0},
          said="scores are used elsewhere"),
     Case("shift of all, strict", attend(SHIFTS["of all"]), SCORED, ops={"Attention": 0},
-         said="a maximum of several rows", strict=True),
+         said="an infinite maximum of several rows", strict=True),
+    *(Case(f"shift {name}, strict", attend(SHIFTS[name]), SCORED, ops={"Attention": 0},
+           said="or of hidden elements", strict=True) for name in ("of hidden", "behind fills")),
     Case("shift of all, float16", attend(SHIFTS["of all"]), [(s, np.float16) for s in SCORED],
          ops={"Attention": 0}, said="in float16, scores may overflow"),
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from tests.conformance import DEFAULT, Case, drawn
 D, H = 4, 5
 OPEN, CLOSED = (("B", "N", D),), ((3, 7, D),)
 TRANSPOSES = {"Transpose": 2}
+LOOP, NO_CELL = {"Scan": 1}, {"LSTM": 0, "GRU": 0, "RNN": 0}
 BACK = {"reverse": True, "keep_order": True, "return_carry": True}
 
 
@@ -92,6 +93,52 @@ def gru(inner):
     return lambda x: lax.scan(body, jnp.zeros((7, H)), x)
 
 
+def peephole(carry, x, gates):
+    """Compute an LSTM whose gates read its cell [Gers & Schmidhuber, 2000]."""
+    i, o, f, g = gates
+    i, f = jax.nn.sigmoid(i + 0.5 * carry[1]), jax.nn.sigmoid(f - 0.5 * carry[1])
+    c = f * carry[1] + i * jnp.tanh(g)
+    h = jax.nn.sigmoid(o + 0.25 * c) * jnp.tanh(c)
+    return h, c
+
+
+def exponential(carry, x, gates):
+    """Compute an LSTM with exponential gates and a normalizer [Beck et al., arXiv:2405.04517]."""
+    i, o, f, g = gates
+    i, f = jnp.exp(jnp.minimum(i, 1)), jax.nn.sigmoid(f)
+    c, n = f * carry[1] + i * jnp.tanh(g), f * carry[2] + i
+    return jax.nn.sigmoid(o) * c / (n + 1), c, n
+
+
+def linear_candidate(carry, x, gates):
+    f, g = gates
+    f = jax.nn.sigmoid(f)
+    return (f * carry[0] + (1 - f) * g,)
+
+
+def lstm_by_index(x):
+    """Run an LSTM whose inputs are read by their index."""
+    rng = np.random.default_rng(8)
+    w, r = (rng.standard_normal((n, 4 * H)).astype(np.float32) / 2 for n in (D, H))
+
+    def body(i, carry):
+        i, o, f, g = jnp.split(x[:, i] @ w + carry[0] @ r, 4, -1)
+        c = jax.nn.sigmoid(f) * carry[1] + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return jax.nn.sigmoid(o) * jnp.tanh(c), c
+
+    return lax.fori_loop(0, x.shape[1], body, (jnp.zeros((x.shape[0], H)),) * 2)
+
+
+def sum_of_gates(gate, old):
+    """Return a sum of nine products of a gate and the old state."""
+    return sum(jax.nn.sigmoid(gate + i) * jnp.roll(old, i, -1) for i in range(9)) / 9
+
+
+def of_state(function):
+    """Return a loop over a cell with another function than an activation of a known cell."""
+    return packed(lambda carry, x, gates: (function(gates[0], carry[0]),), 1)
+
+
 def simple(after):
     return packed(lambda carry, x, gates: (after(jnp.tanh(gates[0]), carry[0]),), 1)
 
@@ -129,9 +176,10 @@ def with_a_count(w, r, states, row, count):
     return [h], (h * count, row + count, r * 2)
 
 
-def miss(name, fn, said="", strict=False):
-    """Return a case that stays a loop, with the reason of its near miss."""
-    return Case(name, fn, CLOSED, ops={"Scan": 1}, said=said, strict=strict, tags=DEFAULT)
+def miss(name, fn, said="", strict=False, ops=LOOP):
+    """Return a case that is not fused, with the reason of its near miss. It stays a loop unless
+    ``ops`` has other operators, because loops of few nodes are unrolled."""
+    return Case(name, fn, CLOSED, ops=ops, said=said, strict=strict, tags=DEFAULT)
 
 
 PROGRAMS = [
@@ -152,9 +200,25 @@ PROGRAMS = [
     miss("other activation", lstm(keep=jnp.tanh), "different activations"),
     miss("layer norm", lstm(norm=normed), "a gate is more than"),
     miss("leaky", simple(lambda new, old: 0.5 * new + 0.5 * old), "no sum of gated parts"),
-    miss("squared", simple(lambda new, old: new * new * 0.5 + old * 0.5)),
+    miss("squared", simple(lambda new, old: new * new * 0.5 + old * 0.5), "has powers"),
     miss("of many terms",
-         simple(lambda new, old: (new + old + 1) * (jnp.sin(new) - old * 0.5 + 2))),
+         simple(lambda new, old: (new + old + 1) * (jnp.sin(new) - old * 0.5 + 2)), "has powers"),
+    miss("residual", simple(lambda new, old: new + old), "no sum of gated parts", ops=NO_CELL),
+    miss("scaled", simple(lambda new, old: new * jnp.arange(1.0, H + 1)),
+         "no sum of gated parts", ops=NO_CELL),
+    miss("peephole", packed(peephole, 4, 2), "it has a term of mul"),
+    miss("exponential", packed(exponential, 4, 3), "has powers or quotients"),
+    miss("linear candidate", packed(linear_candidate, 2), "no sum of gated parts"),
+    miss("linear", of_state(lambda gate, old: gate), "its state has no activation",
+         ops=NO_CELL),
+    miss("of gelu", of_state(lambda gate, old: jax.nn.gelu(gate)), "computed by gelu",
+         ops=NO_CELL),
+    miss("of soft sign", of_state(lambda gate, old: jax.nn.soft_sign(gate)), "by soft_sign",
+         ops=NO_CELL),
+    miss("of nine terms", of_state(sum_of_gates), "no sum of gated parts"),
+    miss("by index", lstm_by_index, "its loop scans no inputs"),
+    Case("bfloat16", lstm(), (((3, 7, D), jnp.bfloat16),), ops=NO_CELL,
+         said="does not take its dtypes", tags=DEFAULT),
     miss("masked", simple(lambda new, old: jnp.where(new[:, :1] > 0, new, old)),
          "a mask leaves its state"),
     miss("every cell", lstm(output_index=1), "its cell is wanted after each round"),

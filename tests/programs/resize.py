@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.image import resize, scale_and_translate
 
-from tests.conformance import DEFAULT, JUDGES, SAMPLES, Case
+from tests.conformance import DEFAULT, EVERY_LEVEL, JUDGES, SAMPLES, Case
 from zoo.architectures.depth.aligned_resize import resize_aligned
 
 OPSETS = (17, 18, 23)
@@ -243,6 +243,84 @@ TABLES = [
     Case("loop", in_loop, tolerance=0.25, tags=DEFAULT),
 ]  # fmt: skip
 
+# --------------------------------------------------------------------------------- behind a norm
+
+
+def normed_channels(method: str) -> Callable[..., Any]:
+    def fn(x):
+        x = resize(jax.nn.standardize(x, -3), (2, 1, 5, 6), method)
+        return x.transpose(3, 1, 0, 2)
+
+    return fn
+
+
+CHANNEL_SCALE = np.random.default_rng(91).standard_normal(4).astype(np.float32)
+
+
+def normed_lanes(x):
+    x = jax.nn.relu(x.transpose(3, 0, 1, 2))
+    x = jax.vmap(to(4, 4, 4, antialias=False), 3, 1)(x)
+    return (jax.nn.standardize(x, (1, 3)) * CHANNEL_SCALE).transpose(2, 0, 1, 3)
+
+
+# ONNX Runtime's optimizer once created a Resize that it cannot run.
+BEHIND_NORMS = [
+    Case(name, fn, (shape,), (opset,), tags=DEFAULT | {EVERY_LEVEL})
+    for name, fn, shape, opset in (
+        ("behind a norm of channels", normed_channels("linear"), (2, 4, 3, 6), 18),
+        ("behind a norm of channels, cubic", normed_channels("cubic"), (2, 4, 3, 6), 23),
+        ("of lanes, before a norm", normed_lanes, (4, 6, 2, 3), 20),
+    )
+]
+
+# ---------------------------------------------------------------------------------- named calls
+
+
+@jax.jit
+def _resize(x):
+    """Repeat columns: a function with the name of JAX's resize that is none."""
+    return jnp.repeat(x, 2, 1) * 2
+
+
+@jax.jit
+def _map_coordinates(x, rows, columns):
+    """Gather elements: a function with the name of JAX's sampling that is none."""
+    return x[rows.astype(int), columns.astype(int)] * 0.5
+
+
+def of_same_names(x, y):
+    inner = jax.jit(lambda x: resize(x, (6, 9), "linear") + 1)
+    inner.__wrapped__.__name__ = "_resize"
+    return inner(_resize(x)), _map_coordinates(x, y, y)
+
+
+def nested_vmaps(axes: tuple[int, ...]) -> Case:
+    fn, shape = to(9, 4), [5, 7]
+    for number, axis in enumerate(reversed(axes)):
+        shape.insert(min(axis, len(shape)), 2 + number)
+        fn = jax.vmap(fn, in_axes=min(axis, len(shape) - 1), out_axes=-1)
+    tags = frozenset() if axes in ((0, 1), (2, 1)) else DEFAULT
+    return Case(f"vmaps of {axes}", fn, (tuple(shape),), ops={"Resize": 1}, tolerance=0.1,
+                tags=tags)  # fmt: skip
+
+
+def squared(x):
+    return (to(3, 9, 16)(x) ** 2).sum()
+
+
+NAMED_CALLS = [
+    *map(nested_vmaps, ((0, 3), (2, 3), (1, 0, 2), (0, 1), (2, 1))),
+    Case("functions of the same names", of_same_names,
+         ((4, 5), np.float32([0.5, 1.0, 2.9])), ops={"GridSample": 0},
+         tolerance=0.1, tags=DEFAULT),
+    Case("gradient of a square", jax.grad(squared), ((3, 5, 7),), tags=DEFAULT),
+    Case("tangent of a square", lambda x: jax.jvp(squared, (x,), (x * 2,)), ((3, 5, 7),),
+         tags=DEFAULT),
+    # The gradient of a resize to equal sizes has a call whose results are not used.
+    Case("call without used results", jax.grad(lambda x: jnp.sin(to(4, 3, method="nearest")(x))
+         .sum()), ((4, 3),), tags=DEFAULT),
+]  # fmt: skip
+
 # ------------------------------------------------------------------------------------- near misses
 
 WEIGHTS = np.random.default_rng(0).random((7, 9)).astype(np.float32)
@@ -267,5 +345,5 @@ NEAR_MISSES = [
 
 PROGRAMS = [
     *(*KNOWN, *LAYOUTS, *DTYPES, *NEIGHBOURS, *SYMBOLIC, *MOVED, *ALIGNED, *GRADIENTS),
-    *(*TABLES, *NEAR_MISSES),
+    *(*TABLES, *BEHIND_NORMS, *NAMED_CALLS, *NEAR_MISSES),
 ]

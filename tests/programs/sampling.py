@@ -1,11 +1,16 @@
 """Bilinear sampling by `map_coordinates`, bilinear sampling written by hand, and functions that
 only resemble it."""
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.ndimage import map_coordinates
+
+from tests.conformance import DEFAULT, SAMPLES, Case
 
 CHW, HWC = (3, 5, 7), (5, 7, 3)
 POINTS = (11, 2)
@@ -226,3 +231,66 @@ LOOK_ALIKES = {
     "filled": partial(of_scipy, cval=0.5),
 }
 """Functions of an image of shape ``HWC`` of which none becomes a ``GridSample``."""
+
+
+# ------------------------------------------------------------------------------------- programs
+
+RNG = np.random.default_rng(0)
+FUSED, GATHERED = {"GridSample": 1}, {"GridSample": 0}
+PICTURE = RNG.normal(size=CHW).astype(np.float32)
+FAR = np.array(
+    [[0, 1e6], [-1e9, 0.25], [1e9, -1e9], [-0.5, -1], [1, 1], [0.9999, 4 / 3]], np.float32
+)
+"""Points far outside of the image, and at its edges. ONNX Runtime returns zero where its weights
+lose all digits, even at the pixels of the edge."""
+
+
+def sampled_at_pixels(x, points):
+    """Sample at points that are an input, as columns and rows in pixels."""
+    rows_and_columns = points[:, 1], points[:, 0]
+    return jax.vmap(lambda c: map_coordinates(c, rows_and_columns, order=1, mode="nearest"))(x)
+
+
+def of_points(x, rows, columns, **options):
+    return map_coordinates(x, [rows, columns], **{"order": 1, **options})
+
+
+def batched(mode: str, image_axis: int, point_axis: int | None) -> Case:
+    """Return a vmapped sampling, with points for each image or the same for all images."""
+    fn = jax.vmap(partial(of_points, mode=mode), (image_axis, point_axis, point_axis), 1)
+    x = np.moveaxis(RNG.normal(size=(4, 5, 7)), 0, image_axis).astype(np.float32)
+    points = RNG.uniform(-1, 8, (2, 6) if point_axis is None else (2, 4, 4)).astype(np.float32)
+    is_default = (image_axis, point_axis) in ((0, 0), (1, 1), (2, None))
+    return Case(f"vmap {image_axis} {point_axis} {mode}", fn, (x, *points), ops=FUSED,
+                tolerance=0.25, tags=DEFAULT if is_default else frozenset())  # fmt: skip
+
+
+OPEN_SIZES = (("H", "W"), ("H", 7), (5, "W"))
+OPEN = {"coordinates": coordinates, "shares": shares, "pixels": sampled_at_pixels}
+WITHOUT_OPERATOR: dict[str, dict[str, Any]] = {
+    "wrap": {"mode": "wrap"},
+    "filled with 1": {"mode": "constant", "cval": 1.0},
+    "order 0": {"mode": "nearest", "order": 0},
+}
+ROWS_AND_COLUMNS = np.float32([0.2, 4.7, -1.3]), np.float32([6.4, -0.6, 2.0])
+
+
+def open_sizes() -> Iterator[Case]:
+    """Yield samplings of an image with named sides, at points in pixels or in shares of a side."""
+    for name, fn in OPEN.items():
+        for sides in OPEN_SIZES:
+            yield Case(f"{name} of {sides}", fn, ((3, *sides), POINTS), ops=FUSED, tolerance=0.5,
+                       tags=DEFAULT | {SAMPLES})  # fmt: skip
+
+
+PROGRAMS = [
+    *(Case(f"far points, {mode}", partial(coordinates, mode=mode), (PICTURE, FAR), (18,), FUSED,
+           tolerance=0.25, tags=DEFAULT) for mode in ("constant", "nearest")),
+    Case("points of NaN", partial(coordinates, mode="nearest"),
+         (PICTURE, np.full(POINTS, np.nan, np.float32)), ops=GATHERED, strict=True, tags=DEFAULT),
+    *open_sizes(),
+    *(batched(mode, image_axis, point_axis) for mode in ("constant", "nearest")
+      for image_axis in (0, 1, 2) for point_axis in (None, 0, 1)),
+    *(Case(name, partial(of_points, **options), (PICTURE[0], *ROWS_AND_COLUMNS), ops=GATHERED,
+           tolerance=0.25, tags=DEFAULT) for name, options in WITHOUT_OPERATOR.items()),
+]  # fmt: skip

@@ -15,6 +15,7 @@ from tests.programs import (
     computations,
     control,
     decompositions,
+    deviations,
     edges,
     elementwise,
     forms,
@@ -24,11 +25,13 @@ from tests.programs import (
     layouts,
     lookalikes,
     named,
+    primitives,
     public,
     published,
     recurrent,
     reduce,
     resize,
+    sampling,
     spellings,
     uniform,
     window,
@@ -40,7 +43,8 @@ SUBJECTS: Mapping[str, Sequence[Case]] = {
     for module in (
         *(control, elementwise, indexing, layers, layouts, reduce, resize, window, computations),
         *(decompositions, complex_numbers, calls, collectives, found, spellings, uniform, public),
-        *(attention, channels, lookalikes, named, recurrent, published, edges, forms),
+        *(attention, channels, lookalikes, named, recurrent, published, edges),
+        *(primitives, deviations, sampling, forms),
     )
 }
 

@@ -1,6 +1,6 @@
 """Programs for the rules of `converter/layout`, of `converter/legalize` and of targets' quirks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from converter.canonicalize import canonicalize
 from converter.fuse.gelu import GELU
 from converter.ir import Graph, ops
 from converter.ir.op import Op, Rounding
-from converter.ir.rewrite import supports_all
+from converter.ir.rewrite import Rule
 from converter.layout import broadcast, chains, contraction, convolution, pooling
 from converter.legalize import bounds, deviations, dtype_fallback
 from converter.targets import Target, find_target
@@ -22,7 +22,7 @@ from tests.rules import canonical
 from tests.rules.canonical import LAX
 from tests.rules.moved import moves
 from tests.rules.programs import FLOATS, INTEGERS, Drawn, Expr
-from tests.rules.prove import Case, Draw, Step, by_recogniser, swept
+from tests.rules.prove import Case, Draw, Step, Sweep, by_recogniser, swept
 
 SMALL = (-2, -1, 0, 1, 2, 3)
 """Numbers whose sums and products are exact."""
@@ -57,76 +57,8 @@ def reduced(op: Op, dtypes: Sequence[str]) -> Draw:
 # --------------------------------------------------------------------------------------- legalize
 
 
-def arg_extreme(fn: Callable[..., Any]) -> Draw:
-    """Return a draw of an argmax or argmin."""
-    return lambda d: d.apply(lambda a: fn(a, 1, np.int32), d.input((2, 3), d.pick(FLOATS)))
-
-
-def top(d: Drawn) -> list[Expr]:
-    x = d.input((2, 4), d.pick(("float32", "float16")))
-    return [d.apply(lambda a, i=i: lax.top_k(a, 2)[i], x) for i in range(2)]
-
-
-def scattered(fn: Callable[..., Any], dtypes: Sequence[str] = ("float32", "int32")) -> Draw:
-    """Return a draw of a scatter of windows at indices, of which some are out of range."""
-
-    def draw(d: Drawn) -> Expr:
-        dtype, index_dtype = d.pick(dtypes), d.pick(("int32", "int8", "uint8", "int64"))
-        x, axis = d.input((4, 3), dtype), d.integer(0, 1)
-        window = d.pick([1, 2])
-        indices = d.operand((2, 1), index_dtype)
-        indices = d.pick([indices, d.input((2, 1), index_dtype, [0, 1, 3, 5])])
-        if window == 1:
-            numbers = lax.ScatterDimensionNumbers((1,), (axis,), (axis,))
-            updates = d.input((2, 3 if axis == 0 else 4), dtype)
-        else:
-            numbers = lax.ScatterDimensionNumbers((1, 2), (), (axis,))
-            updates = d.input((2, 2, 3) if axis == 0 else (2, 4, 2), dtype)
-        mode = d.pick(["clip", "drop", "promise_in_bounds"])
-        return d.apply(lambda *a: fn(*a, numbers, mode=mode), x, indices, updates)
-
-    return draw
-
-
-def gathered(d: Drawn) -> Expr:
-    """Draw a gather of windows at indices, of which some are out of range."""
-    dtype, index_dtype = d.pick(("float32", "int32", "bool")), d.pick(("int32", "int8", "uint8"))
-    shape = d.pick([(4, 3), ("n", 3)])
-    x, axis, window = (
-        d.input(shape, dtype),
-        1 if shape[0] == "n" else d.integer(0, 1),
-        d.pick([1, 2]),
-    )
-    indices = d.operand((2, 1), index_dtype)
-    mode = d.pick(["clip", "fill", "promise_in_bounds"])
-    if window == 1:
-        numbers = lax.GatherDimensionNumbers((1,), (axis,), (axis,))
-    else:
-        numbers = lax.GatherDimensionNumbers((1, 2), (), (axis,))
-    other_size = shape[1 - axis]
-    result_shape = (
-        (2, other_size) if window == 1 else (2, other_size, 2) if axis else (2, 2, other_size)
-    )
-
-    def run(a: Any, i: Any) -> Any:
-        sizes = tuple(window if j == axis else s for j, s in enumerate(a.shape))
-        return lax.gather(a, i, numbers, sizes, mode=mode, fill_value=1)
-
-    y = d.apply(run, x, indices, shape=result_shape)
-    if dtype != "bool" and d.chance():  # a mask makes the converter distrust a promise
-        return d.apply(lambda a: jnp.where(a > 0, a, 0), y)
-    return y
-
-
-def sliced(d: Drawn) -> Expr:
-    x, index_dtype = d.input((4, 3), "int32"), d.pick(("int32", "int8", "uint8", "int64"))
-    starts = [d.pick([d.input, d.number, d.operand])((), index_dtype) for _ in range(2)]
-    sizes = d.pick([(1, 3), (4, 1), (2, 2), (4, 3)])
-    return d.apply(lambda a, *i: lax.dynamic_slice_p.bind(a, *i, slice_sizes=sizes), x, *starts)
-
-
-def apply_bounds(strict: bool) -> Step:
-    return lambda graph: swept(bounds.bounds_rules(graph, strict, {}))(graph)
+def bounds_sweep(strict: bool) -> Sweep:
+    return Sweep(lambda graph: bounds.bounds_rules(graph, strict, {}))
 
 
 def integer_case(op: Op) -> Case:
@@ -178,9 +110,10 @@ def gelu(shape: tuple[int, ...]) -> Draw:
     return draw
 
 
-def apply_strict_deviations(graph: Graph) -> bool:
-    """Apply the rules for deviations of ONNX Runtime in a strict conversion."""
-    return swept(deviations.deviation_rules(True, {}, find_target("onnxruntime")))(graph)
+STRICT_DEVIATIONS = Sweep(
+    lambda graph: deviations.deviation_rules(True, {}, find_target("onnxruntime"))
+)
+"""The rules for deviations of ONNX Runtime in a strict conversion."""
 
 
 CANCELLED = 64
@@ -209,7 +142,7 @@ def fallbacks() -> Iterator[tuple[str, Case]]:
 
 
 def _fallback(target: Target) -> Step:
-    return lambda graph: swept(dtype_fallback.dtype_fallback_rules(graph, 23, target))(graph)
+    return Sweep(lambda graph: dtype_fallback.dtype_fallback_rules(graph, 23, target))
 
 
 # ----------------------------------------------------------------------------------------- layout
@@ -238,77 +171,6 @@ def parted(d: Drawn) -> list[Expr]:
     ]
 
 
-def taken(d: Drawn) -> Expr:
-    """Draw a gather along one axis, with indices that are wrapped or promised to be in bounds."""
-    x, axis = d.input((3, 4, 2), "int32"), d.integer(0, 2)
-    size = x.shape[axis]
-    indices = d.input(d.pick([(), (2,), (2, 1)]), "int32", range(-size, size))
-    wrapped = d.chance()
-    if not wrapped:
-        indices = d.apply(lambda i: lax.rem(lax.abs(i), np.int32(size)), indices)
-
-    def run(a: Any, i: Any) -> Any:
-        i = jnp.where(i < 0, i + size, i) if wrapped else i
-        index = tuple(i if j == axis else slice(None) for j in range(3))
-        return a.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
-
-    return d.apply(run, x, indices)
-
-
-def convolved(d: Drawn) -> Expr:
-    """Draw a convolution with axes in any order, strides, dilations, groups and padding."""
-    rank, groups = d.pick([1, 2]), d.pick([1, 2])
-    batch_groups = 1 if groups == 2 else d.pick([1, 1, 2])
-    space = [d.pick([4, 5]) for _ in range(rank)]
-    kernel = [d.pick([1, 2, 3]) for _ in range(rank)]
-    dtype = d.pick(("float32", "int32"))
-    layouts = {1: (("NCH", "OIH", "NCH"), ("NHC", "HIO", "NHC"), ("NHC", "OIH", "HNC"))}
-    layouts[2] = (("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC"), ("NHWC", "OHWI", "NCHW"))
-    names = d.pick(layouts[rank])
-
-    def shaped(order: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        return tuple(sizes[a] for a in order)
-
-    axes = "HW"[:rank]
-    x = d.input(
-        shaped(names[0], {"N": 2, "C": 4, **dict(zip(axes, space, strict=True))}), dtype, SMALL
-    )
-    w = d.param(
-        shaped(names[1], {"O": 2, "I": 4 // groups, **dict(zip(axes, kernel, strict=True))}),
-        dtype,
-        SMALL,
-    )
-    window = {
-        "window_strides": [d.pick([1, 2]) for _ in range(rank)],
-        "padding": [(d.pick([0, 1, 2, -1]), d.pick([0, 1, -1])) for _ in range(rank)],
-        "lhs_dilation": [d.pick([1, 1, 2]) for _ in range(rank)],
-        "rhs_dilation": [d.pick([1, 1, 2]) for _ in range(rank)],
-    }
-    more = {"feature_group_count": groups, "batch_group_count": batch_groups}
-    return d.apply(
-        lambda a, b: lax.conv_general_dilated(a, b, dimension_numbers=names, **window, **more), x, w
-    )
-
-
-def windowed(bind: Callable[..., Any]) -> Draw:
-    """Return a draw of a pooling by `bind`, with strides, padding and dilations."""
-
-    def draw(d: Drawn) -> Expr:
-        dtype = d.pick(("float32", "float32", "int32"))
-        pool = SMALL if dtype == "int32" or d.chance() else (*SMALL, np.nan, np.inf, -np.inf)
-        x = d.input((2, 5, 4), dtype, pool)
-        params = {
-            "window_dimensions": (1, d.pick([1, 2, 3]), d.pick([1, 2])),
-            "window_strides": (1, d.pick([1, 2]), d.pick([1, 2])),
-            "padding": ((0, 0), (d.pick([0, 1]), d.pick([0, 1, 2])), (0, d.pick([0, 1]))),
-            "base_dilation": (1, d.pick([1, 1, 2]), 1),
-            "window_dilation": (1, d.pick([1, 1, 2]), 1),
-        }
-        return d.apply(lambda a: bind(a, **params), x)
-
-    return draw
-
-
 def pool_full_axis(bind: Callable[..., Any]) -> Draw:
     """Return a draw of a pooling whose window is as long as an axis of symbolic size."""
 
@@ -320,19 +182,8 @@ def pool_full_axis(bind: Callable[..., Any]) -> Draw:
     return lambda d: d.apply(run, d.input((2, "n", 4), "float32", SMALL), shape=(2, 1, 2))
 
 
-def apply_pooling(strict: bool) -> Step:
-    return lambda graph: swept(pooling.pooling_rules(23, strict, find_target("onnxruntime")))(graph)
-
-
-def gradient_of_maximum(d: Drawn) -> Expr:
-    x = d.input((2, 4, 6), "float32", [*SMALL, 0.5, 1.5, -0.5])
-    y = d.input((2, 2, 3), "float32", SMALL)
-    window = {"window_dimensions": (1, 2, 2), "window_strides": (1, 2, 2)}
-    select = d.pick([lax.ge_p, lax.le_p])
-    bind = lax.select_and_scatter_add_p.bind
-    return d.apply(
-        lambda a, b: bind(b, a, select_prim=select, padding=((0, 0),) * 3, **window), x, y
-    )
+def pooling_sweep(strict: bool) -> Sweep:
+    return swept(pooling.pooling_rules(23, strict, find_target("onnxruntime")))
 
 
 def padded_away(d: Drawn) -> Expr:
@@ -375,9 +226,15 @@ def padded_pool(d: Drawn) -> Expr:
     return d.apply(lambda a: a / 4, y) if combine is lax.add and d.chance() else y
 
 
-def apply_contraction(graph: Graph) -> bool:
-    rule = partial(contraction.to_matrix_product, weight_ids=weight_values(graph))
-    return swept({ops.einsum: rule})(graph)
+def contraction_rules(graph: Graph) -> dict[Op, Rule]:
+    """Return the rule that replaces contractions by matrix products."""
+    return {ops.einsum: partial(contraction.to_matrix_product, weight_ids=weight_values(graph))}
+
+
+def convolution_sweep(has: bool) -> Sweep:
+    """Return the sweep that emits convolutions, for a runtime with or without the operator."""
+    emit = partial(convolution.emit_convolution, has_operator=lambda *_: has)
+    return swept({ops.conv_general_dilated: emit})
 
 
 def adds_nodes(op: Op, step: Callable[[Graph], object]) -> Step:
@@ -395,11 +252,11 @@ CASES: dict[str, Case] = {
     # ------------------------------------------------------------------------------------ legalize
     "legalize.deviations.COMMON_DEVIATIONS[reduce_max]": Case(reduced(ops.reduce_max, FLOATS)),
     "legalize.deviations.COMMON_DEVIATIONS[reduce_min]": Case(reduced(ops.reduce_min, FLOATS)),
-    "legalize.deviations.COMMON_DEVIATIONS[argmax]": Case(arg_extreme(lax.argmax)),
-    "legalize.deviations.COMMON_DEVIATIONS[argmin]": Case(arg_extreme(lax.argmin)),
-    "legalize.deviations.COMMON_DEVIATIONS[scatter-max]": Case(scattered(lax.scatter_max, FLOATS)),
-    "legalize.deviations.COMMON_DEVIATIONS[scatter-min]": Case(scattered(lax.scatter_min, FLOATS)),
-    "legalize.deviations.COMMON_DEVIATIONS[top_k]": Case(top),
+    "legalize.deviations.COMMON_DEVIATIONS[argmax]": Case(None),
+    "legalize.deviations.COMMON_DEVIATIONS[argmin]": Case(None),
+    "legalize.deviations.COMMON_DEVIATIONS[scatter-max]": Case(None),
+    "legalize.deviations.COMMON_DEVIATIONS[scatter-min]": Case(None),
+    "legalize.deviations.COMMON_DEVIATIONS[top_k]": Case(None),
     "legalize.deviations.COMMON_DEVIATIONS[gelu]": Case(
         gelu((2, 3)), prepare=[canonicalize, by_recogniser(GELU)], units=4
     ),
@@ -409,17 +266,10 @@ CASES: dict[str, Case] = {
     "legalize.deviations.ARITHMETIC_RULES[convert_element_type]": Case(cast),
     "legalize.deviations.ARITHMETIC_RULES[div]": integer_case(ops.div),
     "legalize.deviations.ARITHMETIC_RULES[rem]": integer_case(ops.rem),
-    "legalize.bounds.bounds_rules gather": Case(gathered, apply_bounds(False)),
-    "legalize.bounds.bounds_rules strict gather": Case(gathered, apply_bounds(True)),
-    "legalize.bounds.bounds_rules dynamic_slice": Case(sliced, apply_bounds(False)),
-    **{
-        f"legalize.bounds.bounds_rules {fn.__name__}": Case(scattered(fn), apply_bounds(strict))
-        for strict, fn in enumerate(
-            (lax.scatter, lax.scatter_add, lax.scatter_mul, lax.scatter_min, lax.scatter_max)
-        )
-    },
+    "legalize.bounds.bounds_rules": Case(None, bounds_sweep(False)),
+    "legalize.bounds.bounds_rules strict": Case(None, bounds_sweep(True)),
     "legalize.deviations.deviation_rules": Case(
-        gelu((2, 3)), apply_strict_deviations, prepare=[canonicalize, by_recogniser(GELU)], units=4
+        gelu((2, 3)), STRICT_DEVIATIONS, prepare=[canonicalize, by_recogniser(GELU)], units=4
     ),
     **{f"legalize.dtype_fallback.dtype_fallback_rules {name}": case for name, case in fallbacks()},
     # -------------------------------------------------------------------------------------- layout
@@ -434,54 +284,30 @@ CASES: dict[str, Case] = {
     "layout.chains.merge_splits": Case(
         parted, adds_nodes(ops.split, chains.merge_splits), prepare=[canonicalize]
     ),
+    "layout.broadcast.RULES of all operations": Case(None, swept(broadcast.RULES)),
     "layout.contraction.to_matrix_product": Case(
-        canonical.product, apply_contraction, prepare=[canonicalize]
+        None, Sweep(contraction_rules), units=canonical.REORDERED
     ),
     "layout.convolution.emit_convolution": Case(
-        convolved,
-        swept(
-            {
-                ops.conv_general_dilated: partial(
-                    convolution.emit_convolution, has_operator=supports_all
-                )
-            }
-        ),
+        None, convolution_sweep(True), units=canonical.REORDERED
     ),
     "layout.convolution.emit_convolution by patches": Case(
-        convolved,
-        swept(
-            {
-                ops.conv_general_dilated: partial(
-                    convolution.emit_convolution, has_operator=lambda *_: False
-                )
-            }
-        ),
+        None, convolution_sweep(False), units=canonical.REORDERED
     ),
-    **{
-        f"layout.pooling.pooling_rules {name}{' strict' * strict}": Case(
-            windowed(bind), apply_pooling(strict), zeros=True
-        )
-        for strict in (False, True)
-        for name, bind in (
-            ("sum", lax.reduce_window_sum_p.bind),
-            ("max", lax.reduce_window_max_p.bind),
-            ("min", lax.reduce_window_min_p.bind),
-        )
-    },
+    "layout.pooling.pooling_rules strict": Case(None, pooling_sweep(True)),
     **{
         f"layout.pooling.pooling_rules whole {bind.__self__.name}": Case(
-            pool_full_axis(bind), apply_pooling(False), zeros=True
+            pool_full_axis(bind), pooling_sweep(False), zeros=True
         )
         for bind in (lax.reduce_window_sum_p.bind, lax.reduce_window_max_p.bind)
     },
-    "layout.pooling.pooling_rules select": Case(gradient_of_maximum, apply_pooling(False)),
     "layout.pooling.match_average_pool": Case(
         averaged,
         swept({ops.div: pooling.match_average_pool}),
-        prepare=[apply_pooling(False), canonicalize],
+        prepare=[pooling_sweep(False), canonicalize],
         units=2,
     ),
-    "layout.take.RULES[gather]": Case(taken),
+    "layout.take.RULES[gather]": Case(None),
     # -------------------------------------------------------------------------------------- quirks
     "The lowest integer divided by -1[div]": integer_case(ops.div),
     "The remainder of the lowest integer by -1[rem]": integer_case(ops.rem),
@@ -497,7 +323,7 @@ CASES: dict[str, Case] = {
         f"A padding in front of a pool of maxima[{op}]": Case(
             padded_pool,
             prepare=[
-                apply_pooling(False),
+                pooling_sweep(False),
                 canonicalize,
                 swept({ops.div: pooling.match_average_pool}),
             ],
@@ -509,7 +335,7 @@ CASES: dict[str, Case] = {
         f"Padding that a mean counts[{op}]": Case(
             summed,
             prepare=[
-                apply_pooling(False),
+                pooling_sweep(False),
                 canonicalize,
                 swept({ops.div: pooling.match_average_pool}),
             ],

@@ -28,7 +28,6 @@ from tests.rules.recognised import (
     batch_norm,
     changes,
     grouped,
-    resampled,
     until,
 )
 
@@ -220,12 +219,11 @@ CASES: dict[str, Case] = {
     "layout.norm_layout.BATCH_NORM_RULES[batch_norm]": Case(
         batch_norm, prepare=[until("batch norm operands")], units=64
     ),
-    "layout.resize_layout.RULES[resize]": Case(resampled, prepare=[until("operands")], units=64),
-    "legalize.support.OTHER_FORMS[resize]": Case(resampled, prepare=[until("operands")], units=64),
+    "layout.resize_layout.RULES[resize]": Case(None, units=64),
+    "legalize.support.OTHER_FORMS[resize]": Case(None, units=64),
     "legalize.support.support_rules": Case(
-        resampled,
+        None,
         swept(support.support_rules(replace(find_target("onnxruntime"), forms=NO_RESIZE), 23)),
-        prepare=[until("operands")],
         units=64,
     ),
     "layout.siblings.share_transposes": Case(

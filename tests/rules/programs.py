@@ -1,16 +1,16 @@
-"""Small programs that hypothesis draws: expressions of inputs, parameters and constants."""
+"""Small programs that are drawn: expressions of inputs, parameters and constants."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from random import Random
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import strategies as st
 from jax import lax
 
 from converter.frontend.trace import trace
@@ -76,25 +76,29 @@ class Expr:
 
 @dataclass
 class Drawn:
-    """Random choices by hypothesis, and the inputs and parameters of the program so far."""
+    """Random choices, and the inputs and parameters of the program so far.
 
-    data: st.DataObject
+    The generator may be hypothesis's, which makes a failing program smaller.
+    """
+
+    rng: Random
     inputs: list[np.ndarray] = field(default_factory=list)
     shapes: list[Shape] = field(default_factory=list)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
 
     def pick(self, options: Sequence[T]) -> T:
-        return self.data.draw(st.sampled_from(list(options)))
+        return self.rng.choice(options)
 
     def integer(self, low: int, high: int) -> int:
-        return self.data.draw(st.integers(low, high))
+        return self.rng.randint(low, high)
 
     def chance(self) -> bool:
-        return self.data.draw(st.booleans())
+        return self.rng.randrange(2) == 1
 
     def order(self, rank: int) -> tuple[int, ...]:
-        return tuple(self.data.draw(st.permutations(range(rank))))
+        remaining = list(range(rank))
+        return tuple(remaining.pop(self.rng.randrange(len(remaining))) for _ in range(rank))
 
     def array(self, shape: Shape, dtype: str, pool: Sequence[Any] = ()) -> np.ndarray:
         """Return an array of elements from `pool`, or from the usual numbers of its dtype."""

@@ -93,6 +93,7 @@ def check_ranges(op: Op, ends: set[str], drawn: Drawn) -> bool:
     The ends of the operation's range that its elements reach are added to `ends`.
     """
     case = case_of(op)
+    assert case.draw is not None
     result = case.draw(drawn)
     graph = drawn.graph(*([result] if isinstance(result, Expr) else result))
     for step in case.prepare:

@@ -3,10 +3,10 @@
     softmax(f(x - max(x))) = softmax(f(x))
 
 where the maximum is constant along the axis of the softmax, and ``f`` multiplies by numbers, adds
-terms and fills hidden elements with low numbers. A shift by the maximum of one row changes only the
-rounding. If a maximum is computed over several rows, an infinity or NaN in one row affects all of
-these rows. A strict conversion therefore keeps such a shift. Otherwise the shift is removed and the
-report lists it.
+terms and fills hidden elements with low numbers. A shift by the maximum of all visible elements of
+one row changes only the rounding. An infinity or NaN in a maximum of several rows affects all of
+these rows, and in a maximum of hidden elements it affects the visible ones. A strict conversion
+therefore keeps such a shift. Otherwise the shift is removed and the report lists it.
 
 Sources: TARFlow [Zhai et al., arXiv:2412.06329] subtracts the maximum of all scores of a head.
 CogView [Ding et al., arXiv:2105.13290] subtracts the maximum of a row before the multiplication.
@@ -46,20 +46,23 @@ class ShiftedLogits:
 
     - `difference`: the node ``x - max(x)``.
     - `steps`: the nodes between the softmax and the difference, that next to the softmax first.
-    - `is_of_row`: whether the maximum is computed over a single row, along the axis of the softmax.
+    - `is_exact`: whether the maximum is computed over a single row, along the axis of the softmax,
+      and over no elements that a fill hides. An infinity or NaN in the maximum then makes this row
+      NaN also without the shift.
     """
 
     difference: Node
     steps: tuple[Step, ...]
-    is_of_row: bool
+    is_exact: bool
 
 
 DEVIATION = (
-    "a maximum of several rows that is infinite or NaN, which is subtracted before a softmax, does "
-    "not count in the other rows"
+    "an infinite or NaN maximum of several rows or of hidden elements, which is subtracted before "
+    "a softmax, does not count in the other rows and the visible elements"
 )
 STRICT = (
-    "the conversion is strict, and a maximum of several rows that is infinite makes all of them NaN"
+    "the conversion is strict, and an infinite maximum of several rows or of hidden elements makes "
+    "all of these rows NaN"
 )
 NARROW = "in float16, scores may overflow before the maximum is subtracted, or afterwards"
 
@@ -70,16 +73,16 @@ def match_shift(
     """Match a softmax with a shift in its operand that does not change the result.
 
     Return the shift, the reason for a near miss as a text, or None if there is no shift. With
-    ``strict``, a shift by a maximum of several rows is a near miss. In float16, a shift is a near
-    miss unless it is the maximum of one row and only moves and conversions follow it.
+    ``strict``, a shift by a maximum of several rows or of hidden elements is a near miss. In
+    float16, a shift is a near miss unless it is exact and only moves and conversions follow it.
     """
     logits = next(_shifts(view_of(node.inputs[0]), node.params["axis"], (), context), None)
     if logits is None:
         return None
     is_narrow = float(jnp.finfo(node.out.dtype).max) < 1e38
-    if is_narrow and not (logits.is_of_row and all(n.op in UNCUT_MOVES for n, _ in logits.steps)):
+    if is_narrow and not (logits.is_exact and all(n.op in UNCUT_MOVES for n, _ in logits.steps)):
         return NARROW
-    return STRICT if strict and not logits.is_of_row else logits
+    return STRICT if strict and not logits.is_exact else logits
 
 
 def _shifts(
@@ -93,10 +96,12 @@ def _shifts(
     node = view.base.node
     if node is None or view.axes[axis] is None or len(steps) > MOST_STEPS:
         return
-    if node.op is ops.sub and (axes := _shifted_axes(node)) is not None:
+    if node.op is ops.sub and (maximum := _subtracted_maximum(node)) is not None:
+        axes, has_hidden = maximum
         row_axis = view.axes[axis]
         if row_axis in axes and (_keeps_order(steps) or _is_product(operand(view_of(node.out), 0))):
-            yield ShiftedLogits(node, steps, axes == (row_axis,))
+            has_hidden = has_hidden or any(n.op is ops.select_n for n, _ in steps)
+            yield ShiftedLogits(node, steps, axes == (row_axis,) and not has_hidden)
     for index, inner in _operands_with_shifts(view, axis):
         if context.single_use(node.inputs[index]):
             yield from _shifts(inner, axis, (*steps, (node, index)), context)
@@ -122,8 +127,8 @@ def _is_product(x: View) -> bool:
     return x.op() is ops.einsum
 
 
-def _shifted_axes(node: Node) -> tuple[int, ...] | None:
-    """Return the axes of the maximum in ``x - max(x)``.
+def _subtracted_maximum(node: Node) -> tuple[tuple[int, ...], bool] | None:
+    """Return the axes of the maximum in ``x - max(x)``, and whether ``x`` hides elements of it.
 
     ``node`` is the difference. Guards around the maximum and fills of hidden elements in ``x`` are
     skipped. Return None for other differences.
@@ -133,12 +138,13 @@ def _shifted_axes(node: Node) -> tuple[int, ...] | None:
         return None
     while (guarded := _unguarded(highest)) is not None:
         highest = guarded
+    has_hidden = False
     while (axes := reduction_axes(highest, x, ops.reduce_max)) is None:
         filled = match_fills(x) if x.op() is ops.select_n else []
         if not filled:
             return None
-        x = operand(x, filled[0][0])
-    return axes
+        x, has_hidden = operand(x, filled[0][0]), True
+    return axes, has_hidden
 
 
 def _unguarded(highest: View) -> View | None:
@@ -180,15 +186,14 @@ def _operands_with_shifts(view: View, axis: int) -> Iterator[tuple[int, View]]:
 
 
 def _emit_unshifted(
-    node: Node, logits: ShiftedLogits, editor: Editor, *, several_rows: list[Node]
+    node: Node, logits: ShiftedLogits, editor: Editor, *, inexact: list[Node]
 ) -> Value:
     """Emit the softmax ``node`` and the steps before it again without the shift.
 
-    Return the new softmax. ``node`` is appended to ``several_rows`` if the shift is a maximum of
-    several rows.
+    Return the new softmax. ``node`` is appended to ``inexact`` if the shift is not exact.
     """
-    if not logits.is_of_row:
-        several_rows.append(node)
+    if not logits.is_exact:
+        inexact.append(node)
     value = logits.difference.inputs[0]
     for step, index in ((node, 0), *logits.steps)[::-1]:
         value = editor.copy_with_operands(
@@ -197,16 +202,16 @@ def _emit_unshifted(
     return value
 
 
-def shift_recogniser(strict: bool, several_rows: list[Node] | None = None) -> Recogniser:
+def shift_recogniser(strict: bool, inexact: list[Node] | None = None) -> Recogniser:
     """Return a recogniser that drops shifts before a softmax.
 
-    A shift is the subtraction of a maximum. With ``strict``, shifts by a maximum of several rows
-    are kept. Otherwise each softmax that loses such a shift is appended to ``several_rows``.
+    A shift is the subtraction of a maximum. With ``strict``, only exact shifts are dropped.
+    Otherwise each softmax that loses another shift is appended to ``inexact``.
     """
-    record = [] if several_rows is None else several_rows
+    record = [] if inexact is None else inexact
     return recogniser_from(
         "Softmax",
         (ops.softmax,),
         partial(match_shift, strict=strict),
-        partial(_emit_unshifted, several_rows=record),
+        partial(_emit_unshifted, inexact=record),
     )

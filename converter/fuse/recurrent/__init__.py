@@ -65,22 +65,20 @@ def match_recurrent(node: Node, context: MatchContext) -> RecurrentLayer | str |
 
     Each axis of each state is tried as the axis that the products with weights sum over. Return the
     layer, a text with the reason for a near miss, or None. None is also returned for a loop that
-    may have no round, for a loop of one round, and for a loop without scanned inputs.
+    may have no round and for a loop of one round.
     """
     graph, carried = node.bodies["body"], node.params["num_carry"]
     has_several_rounds = dims.is_at_least(node.params["length"], 1) and not dims.is_same_dim(
         node.params["length"], 1
     )
-    if (
-        not has_several_rounds
-        or carried == len(graph.inputs)
-        or not any(n.op is ops.einsum for n in graph.nodes)
-    ):
+    if not has_several_rounds or not any(n.op is ops.einsum for n in graph.nodes):
         return None
     reason: str | None = None
     for state, new_state in zip(graph.inputs[:carried], graph.outputs, strict=False):
         for feature in reversed(range(state.rank)):
             cell_or_reason = match_cell(Body(node, state, feature), new_state, context)
+            if cell_or_reason is not None and carried == len(graph.inputs):
+                return "its loop scans no inputs"
             if isinstance(cell_or_reason, RecurrentCell):
                 return _check_layer(cell_or_reason, context)
             reason = reason or cell_or_reason

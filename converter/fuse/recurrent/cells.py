@@ -13,12 +13,19 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple, TypeAlias
 
-from converter.fuse.match import MatchContext, operands
+from converter.fuse.match import MatchContext, iter_elementwise_ancestors, operands
 from converter.fuse.normal_form import NormalForm, normal_form
-from converter.fuse.recurrent.terms import Body, GateTerm, Reader, match_activation, negated
+from converter.fuse.recurrent.terms import (
+    GATE_ACTIVATIONS,
+    Body,
+    GateTerm,
+    Reader,
+    match_activation,
+    negated,
+)
 from converter.ir import Value, dims, ops
 from converter.ir.axes import View
-from converter.ir.op import Op
+from converter.ir.op import Op, Rounding
 
 SYMMETRIC = ("logistic", "hard_sigmoid")
 """Activations f with ``1 - f(x) = f(-x)``."""
@@ -26,9 +33,10 @@ SYMMETRIC = ("logistic", "hard_sigmoid")
 NOT_ALIKE = "its gates have different activations"
 NOT_A_CELL = "its state is no sum of gated parts as an LSTM's or a GRU's"
 NOT_PRODUCTS = "a gate is more than products of inputs and states with weights, and biases"
+NOT_AN_ACTIVATION = "which is no activation of a cell that is known"
 
-MOST_TERMS = 8
-"""Largest number of terms of a new state that may be one of a cell; those of a GRU have three."""
+FUNCTIONS = (Rounding.FUNCTION, Rounding.INSIDE)
+"""Rounding of elementwise operations that are functions, other than arithmetic and selections."""
 
 Products: TypeAlias = dict[frozenset[View], float]
 """A sum of products of different values: the number that multiplies each product."""
@@ -66,18 +74,17 @@ def match_cell(body: Body, result: Value, context: MatchContext) -> RecurrentCel
     """Match the cell whose state ``body.state`` gets the new value ``result``.
 
     Return the cell. Return a text, the reason for a near miss, if the new value has gates but is no
-    known cell. Return None if it has no gates (`_is_gated`).
+    known cell. Return None if it has no gates and is no function of a product with the state.
     """
-    new_state = body.select(result)
+    new_state, reader = body.select(result), Reader(body)
     forms = [_expand(view, context) for view in (new_state, *_masked_states(new_state))]
     if any(map(_is_gated, forms[1:])):
         return "a mask leaves its state as it was in some rounds"
     if not _is_gated(forms[0]):
-        return None
+        return _explain_function(reader, result)
     parts = _products(forms[0])
     if parts is None:
-        return NOT_A_CELL
-    reader = Reader(body)
+        return "its state has powers or quotients of its parts"
     return (
         _match_lstm(reader, new_state, parts, context)
         or _match_gru(reader, new_state, parts)
@@ -98,17 +105,29 @@ def _expand(view: View, context: MatchContext) -> NormalForm | None:
 
 
 def _is_gated(form: NormalForm | None) -> bool:
-    """Return True if an activation is a factor of one of the terms of a normal form.
+    """Return True if an activation is a factor of one of the terms of a normal form."""
+    terms = {} if form is None else form.terms
+    views = {atom for monomial in terms for atom, _ in monomial if isinstance(atom, View)}
+    return any(match_activation(view) is not None for view in views)
 
-    Return False without a normal form, for more than `MOST_TERMS` terms, and if a term has the same
-    factor twice.
+
+def _explain_function(reader: Reader, result: Value) -> str | None:
+    """Return the reason why a new state without gates is not that of a known cell.
+
+    It is the reason for a near miss if the state is a sum of products, or elementwise functions of
+    a product with the old state. Return None for other values.
     """
-    if form is None or len(form.terms) > MOST_TERMS:
-        return False
-    factors = [factor for monomial in form.terms for factor in monomial]
-    views = {atom for atom, _ in factors if isinstance(atom, View)}
-    has_activation = any(match_activation(view) is not None for view in views)
-    return has_activation and all(power <= 1 for _, power in factors)
+    terms = reader.terms(reader.body.select(result)) or ()
+    if {"x", "h"} <= {term.kind for term in terms}:
+        return "its state has no activation"
+    nodes = () if result.node is None else tuple(iter_elementwise_ancestors(result.node))
+    operations = [node.op for node in nodes if node.op.elementwise]
+    unknown = [op for op in operations if op.rounding in FUNCTIONS and op not in GATE_ACTIVATIONS]
+    if not nodes or not nodes[0].op.elementwise or not any(map(reader.is_product_of_state, nodes)):
+        return None
+    if unknown:
+        return f"its state is computed by {unknown[0]}, {NOT_AN_ACTIVATION}"
+    return NOT_A_CELL if {*operations} & {*GATE_ACTIVATIONS} else None
 
 
 def _products(form: NormalForm | None) -> Products | None:
@@ -201,16 +220,17 @@ def _match_memory(
         or len(input_factors[0]) != 2
     ):
         return "its cell is not a gate times itself plus a gate times something new"
-    reason = NOT_PRODUCTS
+    reason = ""
     (forget,) = forget_factors[0]
     for gate, candidate in permutations(input_factors[0]):
-        gates = _match_gates(reader, (gate, hidden.gate, forget, candidate))
+        views = gate, hidden.gate, forget, candidate
+        gates = _match_gates(reader, views)
         if gates is not None and len(set(gates.names[:3])) == 1:
             names, states = (*gates.names[::3], hidden.activation), (reader.body.state, state)
             return RecurrentCell(
                 reader.body, ops.lstm, gates.terms, names, states, (hidden.value, memory)
             )
-        reason = NOT_PRODUCTS if gates is None else NOT_ALIKE
+        reason = _explain_gates(reader, views) if gates is None else NOT_ALIKE
     return reason
 
 
@@ -233,6 +253,19 @@ def _match_gates(reader: Reader, gates: Iterable[View]) -> Gates | None:
     )
 
 
+def _explain_gates(reader: Reader, gates: Iterable[View]) -> str:
+    """Return the reason why `_match_gates` returns None: the first operation that it does not
+    know."""
+    for gate in gates:
+        activation = match_activation(gate)
+        if activation is None:
+            return f"a gate is computed by {gate.op() or 'no operation'}, {NOT_AN_ACTIVATION}"
+        reader.unknown = None
+        if reader.terms(activation.of) is None and reader.unknown is not None:
+            return f"{NOT_PRODUCTS}: it has a term of {reader.unknown}"
+    return NOT_PRODUCTS
+
+
 # -------------------------------------------------------------------------------------------- GRU
 
 
@@ -248,7 +281,7 @@ def _match_gru(reader: Reader, new_state: View, parts: Products) -> RecurrentCel
         update_gates, inner = _match_gates(reader, (update,)), match_activation(candidate)
         terms = None if inner is None else reader.terms(inner.of)
         if update_gates is None or terms is None or inner is None:
-            return NOT_PRODUCTS
+            return _explain_gates(reader, (update, candidate))
         (name,), (update_terms,) = update_gates.names, update_gates.terms
         if is_complement and name not in SYMMETRIC:
             return f"one less {name} is none of its negative operand"
@@ -257,7 +290,7 @@ def _match_gru(reader: Reader, new_state: View, parts: Products) -> RecurrentCel
             return "not one gate resets its state"
         resets = _match_gates(reader, gated)
         if resets is None or resets.names != update_gates.names:
-            return NOT_PRODUCTS if resets is None else NOT_ALIKE
+            return _explain_gates(reader, gated) if resets is None else NOT_ALIKE
         resets_last = _resets_last(terms)
         if resets_last is None:
             return "its reset gate is on some of what comes from its state"
@@ -321,7 +354,7 @@ def _match_rnn(reader: Reader, new_state: View, parts: Products) -> RecurrentCel
         return NOT_A_CELL
     gates = _match_gates(reader, single_factors[0])
     if gates is None:
-        return NOT_PRODUCTS
+        return _explain_gates(reader, single_factors[0])
     return RecurrentCell(
         reader.body, ops.rnn, gates.terms, tuple(gates.names), (reader.body.state,), (new_state,)
     )

@@ -21,6 +21,7 @@ from converter.fuse.recurrent.lift import can_vectorize, dependent_ids, find_pro
 from converter.ir import Graph, Node, Value, const, dims, ops
 from converter.ir.axes import Factor, View, is_forward, view_of
 from converter.ir.moves import look_through
+from converter.ir.op import Op
 from converter.ir.scalars import scalar
 
 TIME, INNER = -1, -2
@@ -120,10 +121,14 @@ class Body:
 
 
 class Reader:
-    """Reader of values as sums of the terms of gates, in the body of a loop and before it."""
+    """Reader of values as sums of the terms of gates, in the body of a loop and before it.
+
+    ``unknown`` is the operation of the last value that was no term.
+    """
 
     def __init__(self, body: Body) -> None:
         self.body = body
+        self.unknown: Op | None = None
         graph, count = body.graph, body.loop.params["num_carry"]
         self._loop_dependent = dependent_ids(graph, graph.inputs)
         self._input_dependent = self._loop_dependent - dependent_ids(graph, graph.inputs[:count])
@@ -152,8 +157,12 @@ class Reader:
             sums = [part for part in parts if part is not None]
             return None if len(sums) < len(parts) else [term for part in sums for term in part]
         if depth < DEEPEST_GATE and op is ops.mul:
-            return self._match_gated(view, depth)
-        return self._match_product(view) if op is ops.einsum else self._match_unweighted(view)
+            terms = self._match_gated(view, depth)
+        else:
+            is_product = op is ops.einsum
+            terms = self._match_product(view) if is_product else self._match_unweighted(view)
+        self.unknown = op if terms is None else self.unknown
+        return terms
 
     def _before_loop(self, view: View) -> View:
         """Return a view of a scanned input as a view of the scanned array, with the rounds along
@@ -295,6 +304,13 @@ class Reader:
         )
         return (
             GateTerm("x", view, view) if is_input and not view.groups[self.body.feature] else None
+        )
+
+    def is_product_of_state(self, node: Node) -> bool:
+        """Return True if a node is a contraction with the state."""
+        return node.op is ops.einsum and any(
+            look_through(view_of(value), conversions="none", reach="parts").base is self.body.state
+            for value in node.inputs
         )
 
     def _is_state(self, view: View) -> bool:

@@ -4,6 +4,8 @@ The operations, their recognisers and deviations, and tests are made from the ro
 runtimes are in ``converter/targets``.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -358,11 +360,15 @@ CELU = ActivationRow(
 # -------------------------------------------------------------------------------------------- GELU
 
 
+SQRT_HALF, SQRT_2_OVER_PI, CUBIC = math.sqrt(0.5), math.sqrt(2 / math.pi), 0.044715
+"""The constants of GELU [Hendrycks & Gimpel, arXiv:1606.08415]."""
+
+
 def _near_gelu(
     inner: float = 1.0, half: float = 0.5, one: float = 1.0, cubic: float = 1.0
 ) -> Formula:
     """Return GELU by tanh, with constants that may be wrong."""
-    root, cube = np.sqrt(2 / np.pi) * inner, 0.044715 * cubic
+    root, cube = SQRT_2_OVER_PI * inner, CUBIC * cubic
     return lambda x, y: half * x * (one + jnp.tanh(root * (x + cube * x**3)))
 
 
@@ -370,7 +376,26 @@ GELU = ActivationRow(
     "gelu",
     jax.nn.gelu,
     "Gelu",
-    # `converter/fuse/gelu.py` recognises products of x and its gate in any order.
+    forms=(
+        ActivationForm(
+            pointwise.erf,
+            lambda x: x / 2 * (1 + lax.erf(x * SQRT_HALF)),
+            has_any_order=True,
+            params={"approximate": False},
+        ),
+        ActivationForm(
+            pointwise.erfc,
+            lambda x: x / 2 * lax.erfc(-x * SQRT_HALF),
+            has_any_order=True,
+            params={"approximate": False},
+        ),
+        ActivationForm(
+            pointwise.tanh,
+            lambda x: x / 2 * (1 + jnp.tanh(SQRT_2_OVER_PI * (x + CUBIC * x**3))),
+            has_any_order=True,
+            params={"approximate": True},
+        ),
+    ),
     examples=(
         lambda x: jax.nn.gelu(x, approximate=False),
         lambda x: jax.nn.gelu(x, approximate=True),
@@ -381,7 +406,7 @@ GELU = ActivationRow(
         "gelu, another one": _near_gelu(one=1.1),
         "gelu, another cube": _near_gelu(cubic=1.1),
         "gelu of two": lambda x, y: y * 0.5 * lax.erfc(-x * 0.5**0.5),
-        "gelu of a sum": lambda x, y: 0.5 * x * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (x + x[:1]))),
+        "gelu of a sum": lambda x, y: 0.5 * x * (1 + jnp.tanh(SQRT_2_OVER_PI * (x + x[:1]))),
         "gelu, shifted": lambda x, y: (x + 1) * 0.5 * (1 + lax.erf(x / 2**0.5)),
         "gelu, huge": lambda x, y: x * 1e20 * (1 + lax.erf(x / 2**0.5)) * 5e-21,
         "gelu, a summand that cancels": lambda x, y: x / 2 * (1 + lax.erf((x + y - y) / 2**0.5)),

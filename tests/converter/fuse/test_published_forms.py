@@ -28,6 +28,27 @@ def test_a_maximum_of_several_rows_is_reported(axis, is_reported):
     assert ("ReduceMax" in strict.histogram) == is_reported
 
 
+@pytest.mark.parametrize("is_filled_first", [True, False])
+def test_a_maximum_of_hidden_elements_is_reported(is_filled_first):
+    """In JAX, a NaN that the mask hides makes the row NaN. A strict file does the same."""
+    is_visible = np.arange(5) != 3
+
+    def fn(queries, keys):
+        scores = queries @ keys.T
+        highest = scores.max(-1, keepdims=True)
+        if is_filled_first:
+            return jax.nn.softmax(jnp.where(is_visible, scores, -1e30) - highest, -1)
+        return jax.nn.softmax(jnp.where(is_visible, scores - highest, -1e30), -1)
+
+    export = converter.to_onnx(fn, [X[0], X[1]], verify=[X[0], X[1]])
+    assert "ReduceMax" not in export.report.histogram
+    assert any(text.startswith(shifts.DEVIATION) for text in export.report.deviations)
+    hidden = [X[0], np.where(is_visible[:, None], X[1], np.nan).astype(np.float32)]
+    assert np.isnan(fn(*hidden)).all() and not converter.check(export, fn, hidden).passed
+    strict = converter.to_onnx(fn, [X[0], X[1]], strict=True)
+    assert converter.check(strict, fn, hidden).passed
+
+
 def rotation_params(seed):
     angles = np.random.default_rng(seed).uniform(-3, 3, (5, 4)).astype(np.float32)
     cos, sin = np.cos(angles), np.sin(angles)

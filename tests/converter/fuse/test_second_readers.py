@@ -16,7 +16,7 @@ from flax import nnx
 import converter
 from tests.conformance import Case
 from tests.converter.fuse.test_activations import ACTIVATIONS
-from tests.converter.test_exactness import FUNCTIONS
+from tests.programs.deviations import FUNCTIONS
 from tests.programs.spellings import SPELLINGS
 from tests.programs.ways import wrapped
 

@@ -7,6 +7,7 @@ from tests.forms.steps.registry import FORMS, Form
 for _family in (
     *("elementwise", "reduce", "shape", "indexing", "contract"),
     *("window", "control", "transform", "macros", "users", "branches", "layouts", "masked"),
+    "networks",
 ):
     importlib.import_module(f"{__name__}.{_family}")
 
