@@ -41,8 +41,8 @@ UNDESCRIBED = {
     *("forms pool_gradient", "forms pool_gradient 2"),
 }
 """Programs for which ONNX Runtime agrees with JAX, but OpenVINO or the evaluator has a fault that
-is not described yet: OpenVINO refuses some scans and a loop, and the evaluator gives other positions
-of maxima of windows."""
+is not described yet: OpenVINO refuses some scans and a loop, and the evaluator gives other
+positions of maxima of windows."""
 
 JUDGED = {
     name: case
