@@ -27,7 +27,7 @@ def add(name: str, program: Program, *, is_default: bool) -> None:
     PROGRAMS.append(Case(name, function(program)[0], specs, tags=tags))
 
 
-FORMS = set[str]()
+added_forms = set[str]()
 for _name, _program in table(SEEDS).items():
-    add(_name, _program, is_default=_program.steps[0].form not in FORMS)
-    FORMS.add(_program.steps[0].form)
+    add(_name, _program, is_default=_program.steps[0].form not in added_forms)
+    added_forms.add(_program.steps[0].form)

@@ -150,7 +150,8 @@ PLAIN = {
 def primitives(case: Case) -> set[str]:
     """Return the primitives of a case's jaxpr. Return an empty set if JAX refuses to trace it."""
     try:
-        jaxpr = jax.make_jaxpr(case.fn)(*inputs(case.specs)).jaxpr
+        with jax.enable_x64(case.x64):
+            jaxpr = jax.make_jaxpr(case.fn)(*inputs(case.specs)).jaxpr
     except REFUSED_BY_JAX:
         return set()
     return {eqn.primitive.name for eqn in equations(jaxpr)}

@@ -20,7 +20,7 @@ MATRIX = jnp.stack([jnp.cos(t), {-|}jnp.sin(t), {|-}jnp.sin(t), jnp.cos(t)], -1)
 PRODUCT = {jnp.einsum('...ij,...j->...i', m, p)|(m @ p[..., None])[..., 0]
     |jnp.sum(m * p[..., None, :], -1)|(m[..., 0] * p[..., 0, None] + m[..., 1] * p[..., 1, None])
     |(p[..., None, :] @ m)[..., 0, :]}
-0.7 rotary_by_matrices (lambda p, t: (lambda m: {PRODUCT}.reshape({x}.shape))(
+0.7 rotary_by_matrices (lambda p, t: (lambda m: ({PRODUCT}).reshape({x}.shape))(
     {MATRIX}.reshape(*t.shape, 2, 2)))({x:f2+!&}.reshape(*{x}.shape[:-1], -1, 2), {ANGLES})
 # Rotated halves are among other parts.
 WAVES = jnp.cos({a=along x -2}[:, None] * jnp.arange(1, {h} + 1)),
