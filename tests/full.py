@@ -14,9 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree
+
+from pytest import ExitCode
 
 PARTS = 12
 
@@ -51,13 +53,15 @@ def run_part(part: int, parts: int) -> Counts:
         command = [sys.executable, "-m", "pytest", "-m", "full", "--tb=short", "-rfEsxX"]
         command += [f"--junitxml={report}", f"--splits={parts}", f"--group={part}"]
         command.append("--splitting-algorithm=least_duration")
-        subprocess.run(command, check=False)
+        code = subprocess.run(command, check=False).returncode
         minutes = (time.monotonic() - start) / 60
         if not report.exists():
             return Counts(errors=1, minutes=minutes)
         suite = next(ElementTree.parse(report).iter("testsuite"))
     names = ("tests", "failures", "errors", "skipped")
-    return Counts(*(int(suite.attrib[name]) for name in names), minutes)
+    counts = Counts(*(int(suite.attrib[name]) for name in names), minutes)
+    has_ended_early = code not in (ExitCode.OK, ExitCode.TESTS_FAILED, ExitCode.NO_TESTS_COLLECTED)
+    return replace(counts, errors=counts.errors + 1) if has_ended_early else counts
 
 
 def main() -> int:

@@ -148,8 +148,8 @@ class Difference:
 
 
 OPEN_TEXT = (
-    "roundings can lead to infinity or NaN there, or out of them, and what JAX gives in float64 "
-    "does not say that they do, or JAX has another number there in another evaluation"
+    "rounding decides whether this element is finite and the result in float64 does not settle it, "
+    "or JAX itself has several results there"
 )
 """Reason why an element is open."""
 

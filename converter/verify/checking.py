@@ -56,10 +56,10 @@ def check(
     there is no graph to evaluate, for example because JAX cannot trace ``fn``, the tolerance is a
     rounding error of the largest element of the array. Where rounding can lead to infinity or NaN,
     an element is right if it is as close as JAX to the result of ``fn`` in float64. If ``fn`` has
-    two results, node by node and compiled as a whole, an element is right if the file has one of
-    them and JAX the other. Where this cannot be decided the element is open, and the file does not
-    pass. Complex numbers are compared
-    as the model has them, with the real and imaginary parts on a last axis of size two.
+    several legal results, for example node by node and compiled as a whole, an element is right if
+    the file and JAX have one of them. Where this cannot be decided the element is open, and the
+    file does not pass. Complex numbers are compared as the model has them, with the real and
+    imaginary parts on a last axis of size two.
 
     Arguments:
         model: an export, an onnx_ir model, a path, or a session. A session is run as it is. Other

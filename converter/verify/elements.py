@@ -28,7 +28,7 @@ from converter.verify.explanation import (
     to_float64,
 )
 from converter.verify.noise import PerturbedEvaluation, UnperturbedResult
-from converter.verify.step_by_step import TwoResults, evaluate_twice
+from converter.verify.step_by_step import LegalResults, evaluate_legally
 
 MAX_PERTURBED_RUNS = 32
 """Number of perturbed evaluations before a difference counts as unexplained. A right result needs
@@ -128,7 +128,7 @@ class Judge:
             unexplained = difference > tolerance
         if not unexplained.any():
             return Judgement(no_element, no_element.copy(), no_element.copy())
-        has_two_results, is_right = self._compare_with_compilation(
+        has_several, is_right = self._compare_with_legal_results(
             output_index, actual, pack_complex(expected), tolerance
         )
         is_right &= unexplained
@@ -137,19 +137,18 @@ class Judge:
         )
         are_finite = np.isfinite(actual) & np.isfinite(pack_complex(expected))
         return Judgement(
-            judgement.is_wrong & ~has_two_results,
-            judgement.is_open | (judgement.is_wrong & has_two_results),
+            judgement.is_wrong & ~has_several,
+            judgement.is_open | (judgement.is_wrong & has_several),
             judgement.rounding_decides | (is_right & ~are_finite),
         )
 
-    def _compare_with_compilation(
+    def _compare_with_legal_results(
         self, output_index: int, actual: np.ndarray, expected: np.ndarray, tolerance: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return two masks: elements at which the graph has two results, and those of them at which
-        the file has one of the results and JAX the other.
+        """Return two masks: elements at which the function has several results, and those of them
+        at which the file has one of the results and JAX has one.
 
-        One is the result of IEEE 754 for each node. The other one is that of XLA, which compiles
-        the graph as a whole. They count as two if they differ by more than the tolerance.
+        Two results count as several if they differ by more than the tolerance.
 
         Arguments:
             output_index: position of the output.
@@ -157,19 +156,22 @@ class Judge:
             expected: the array of JAX, in which complex numbers are pairs.
             tolerance: largest difference of each element that rounding explains.
         """
-        results = self._two_results
-        if results is None or results.stepped[output_index].shape != actual.shape:
+        legal = self._legal_results
+        shapes = () if legal is None else [y.shape for y in legal.evaluations[0]]
+        if legal is None or shapes != [np.shape(y) for y in self.run(0)]:
             return np.zeros(actual.shape, bool), np.zeros(actual.shape, bool)
-        stepped, compiled = results.stepped[output_index], results.compiled[output_index]
+        first, *others = (outputs[output_index] for outputs in legal.evaluations)
 
         def is_near(results: np.ndarray, reference: np.ndarray) -> np.ndarray:
             limits = np.maximum(tolerance, rounding_error(reference))
             return np.asarray(absolute_difference(results, reference) <= limits)
 
-        has_two_results = ~is_near(stepped, compiled)
-        is_file_stepped = is_near(actual, stepped) & is_near(expected, compiled)
-        is_file_compiled = is_near(actual, compiled) & is_near(expected, stepped)
-        return has_two_results, has_two_results & (is_file_stepped | is_file_compiled)
+        has_several = np.any([~is_near(other, first) for other in others], 0)
+        is_file_legal, is_jax_legal = (
+            np.any([is_near(array, result) for result in (first, *others)], 0)
+            for array in (actual, expected)
+        )
+        return has_several, has_several & is_file_legal & is_jax_legal
 
     def _judge_unexplained(
         self,
@@ -204,10 +206,11 @@ class Judge:
             is_never_finite = ~np.isfinite(to_float64(evaluations[1:])).any(0)
             rows = row_rounding_error(expected, self._float64_outputs[output_index])[unexplained]
             limits = np.where(is_never_finite, np.maximum(limits, rows), limits)
-        leaves_range = self._two_results is not None and self._two_results.leaves_range
+        legal = self._legal_results
+        leaves_range = legal is not None and legal.leaves_range[output_index]
         judged = classify_unexplained(*pair, evaluations, truth, limits, leaves_range)
         wrong[unexplained], is_open[unexplained], rounding_decides[unexplained] = judged
-        if self._two_results is not None and self._two_results.leaves_half_range:
+        if legal is not None and legal.leaves_half_range[output_index]:
             is_open, wrong = is_open | wrong, np.zeros_like(wrong)
         return Judgement(wrong, is_open, rounding_decides)
 
@@ -257,12 +260,12 @@ class Judge:
         return self._noise.evaluate_exact(self.inputs)
 
     @cached_property
-    def _two_results(self) -> TwoResults | None:
+    def _legal_results(self) -> LegalResults | None:
         """The results of the function node by node and compiled as a whole; None if they are not
         known."""
         if self._function is None:
             return None
-        return evaluate_twice(self._function, self._original_inputs)
+        return evaluate_legally(self._function, self._original_inputs)
 
     @cached_property
     def _float64_outputs(self) -> list[np.ndarray] | None:

@@ -60,8 +60,10 @@ def classify_unexplained(
     file or JAX is not finite there.
 
     An element is wrong if all evaluations are finite there, or if all of them are the same infinity
-    or NaN. There is one exception: the element is right if an intermediate number of JAX is flushed
-    to zero or overflows, and the file is close to the result in float64.
+    or NaN. There are two exceptions. The element is right if JAX has zero or an infinity, because
+    an intermediate number is flushed to zero or overflows, and the file has the result in float64.
+    It is open if an intermediate number leaves the range of its dtype and JAX is not close to the
+    result in float64.
 
     For all other elements, these rules are applied in this order:
 
@@ -79,27 +81,27 @@ def classify_unexplained(
         evaluations: the evaluations of the graph [runs, elements], all but the first one perturbed.
         truth: the results of the function in float64; None if they are not known.
         tolerance: largest difference of each element that rounding explains.
-        leaves_range: whether the result of a step is infinite, NaN or subnormal although none of
-            its operands is.
+        leaves_range: whether the output depends on a node whose result is infinite, NaN or
+            subnormal although none of its operands is.
     """
     type_, (actual, expected, evaluations) = (
         expected.dtype,
         map(to_float64, (actual, expected, evaluations)),
     )
     changes_class = ~_have_same_class(evaluations, evaluations[0]).all(0)
-    is_right, is_jax_inaccurate, is_lost_by_jax = np.zeros((3, *actual.shape), bool)
+    is_right, is_jax_inaccurate, is_only_file_accurate = np.zeros((3, *actual.shape), bool)
     if truth is not None:
-        is_right, is_jax_inaccurate, is_lost_by_jax = _compare_with_float64(
+        is_right, is_jax_inaccurate, is_only_file_accurate = _compare_with_float64(
             actual, expected, to_float64(truth), tolerance, jnp.finfo(type_)
         )
-        is_lost_by_jax &= leaves_range | (expected == 0) | np.isinf(expected)
+        is_only_file_accurate &= (expected == 0) | np.isinf(expected)
     is_possible = _is_reachable(actual, evaluations, tolerance) & _is_reachable(
         expected, evaluations, tolerance
     )
     is_possible &= ~np.isinf(expected) | _is_plausible_near_pole(actual, evaluations)
     is_excused = is_right | (is_possible & (is_jax_inaccurate | ~np.isfinite(expected)))
     is_open = changes_class & is_possible & ~is_excused
-    wrong = ~is_lost_by_jax & (~changes_class | ~(is_excused | is_open))
+    wrong = ~is_only_file_accurate & (~changes_class | ~(is_excused | is_open))
     is_out_of_range = wrong & leaves_range & is_jax_inaccurate
     wrong, is_open = wrong & ~is_out_of_range, is_open | is_out_of_range
     are_finite = np.isfinite(actual) & np.isfinite(expected)

@@ -84,8 +84,7 @@ class Perturber(SteppedApply):
         """Return the results of a node with random rounding errors.
 
         Zeros of the results get random signs if the sign of a zero is open for the operation, or if
-        the runtime may compute the function by other formulas (``Rounding.FUNCTION``). NaN gets a
-        random sign in the results of all operations that round.
+        the runtime may compute the function by other formulas (``Rounding.FUNCTION``).
 
         Arguments:
             node: the node.
@@ -93,8 +92,6 @@ class Perturber(SteppedApply):
             sizes: sizes of the named dimensions.
         """
         results = self._perturb_node(node, args, sizes)
-        if node.op.rounding is not Rounding.NONE:
-            results = [self._randomize_nan_signs(y) for y in results]
         is_open = node.op.zero_sign_is_open or node.op.rounding is Rounding.FUNCTION
         return [self._randomize_zero_signs(y) for y in results] if is_open else results
 
@@ -133,8 +130,6 @@ class Perturber(SteppedApply):
         elif rounding not in (Rounding.ONCE, Rounding.FUNCTION):
             args = [self._perturb_elements(x, is_exact) for x in args]
         results = [self._to_array(y) for y in self._run_node(node, args, sizes)]
-        if node.op is ops.reduce_prod:
-            results = [self._perturb_product_order(node, args[0], *results)]
         results = [self._perturb_sum_order(node, args, *results)] if len(results) == 1 else results
         magnitude = self._absolute_functions.get(node.op.name)
         unit_magnitude = None if magnitude is None else args[0].dtype.type(8 * magnitude)
@@ -177,27 +172,6 @@ class Perturber(SteppedApply):
         difference = reduce(lambda x, y: self._np.where(abs(y) > abs(x), y, x), differences)
         fraction = abs(self._random_units(total.shape)).astype(total.dtype) / (2 * MAX_UNITS)
         return self._np.where(self._np.isfinite(difference), total + fraction * difference, total)
-
-    def _perturb_product_order(self, node: Node, factors: Any, product: Any) -> Any:
-        """Return the product of the factors along the axes of a node, in a random order.
-
-        In a third of the evaluations the largest factors are multiplied first, and in another third
-        the smallest ones. The product is then infinite, zero or NaN if that is so in some order. In
-        the other evaluations, ``product`` is returned.
-        """
-        if not is_float(product.dtype):
-            return product
-        sorted_factors = self._move_contracted_axes_first(factors, node.params["axes"], ())
-        order = self._np.argsort(abs(sorted_factors), 0)
-        sorted_factors = self._np.take_along_axis(sorted_factors, order, 0)
-        ones = self._np.ones((1, *sorted_factors.shape[1:]), product.dtype)
-        rising, falling = (
-            self._multiply_sequentially(self._np.concatenate([ones, terms]))
-            for terms in (sorted_factors, sorted_factors[::-1])
-        )
-        choice = self._pool[0]
-        other = self._np.where(choice > 0, rising, falling)
-        return self._np.where(abs(choice) < MAX_UNITS / 3, product, other)
 
     def _sum_terms(self, node: Node, args: Sequence[Any], total: Any) -> Any | None:
         """Return the terms that a sum, cumulative sum or matrix product adds, as an array [terms,
@@ -274,13 +248,6 @@ class Perturber(SteppedApply):
         _, sums = lax.scan(lambda total, row: (total + row,) * 2, zeros, terms)
         return sums
 
-    def _multiply_sequentially(self, factors: Any) -> Any:
-        """Return the product along the first axis, multiplied one after the other."""
-        if self._np is np:
-            return np.multiply.reduce(factors, 0)
-        product, _ = lax.scan(lambda total, row: (total * row, None), factors[0], factors[1:])
-        return product
-
     def _run_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         """Return the results of a node for the arrays ``args`` of its operands, without
         perturbations.
@@ -299,18 +266,6 @@ class Perturber(SteppedApply):
         value = self._to_array(value)
         sign = self._random_units(value.shape).astype(value.dtype)
         return self._np.where((value == 0) & (sign != 0), self._np.copysign(value, sign), value)
-
-    def _randomize_nan_signs(self, value: Any) -> Any:
-        """Return a float array with random signs for its NaN; other dtypes are returned
-        unchanged."""
-        if not is_float(value.dtype):
-            return value
-        value = self._to_array(value)
-        is_nan = self._np.isnan(value)
-        if self._np is np and not is_nan.any():
-            return value
-        sign = self._random_units(value.shape).astype(value.dtype)
-        return self._np.where(is_nan & (sign != 0), self._np.copysign(value, sign), value)
 
     def _perturb_cancellation(self, node: Node, args: Sequence[Any], sizes: Sizes) -> Any:
         """Return the result of a node, changed at random by up to ``MAX_UNITS`` times its error.

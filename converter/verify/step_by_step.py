@@ -6,6 +6,7 @@ quotients by products with reciprocals and `x / x` by 1, and flushes subnormal n
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ from converter.errors import ConverterError
 from converter.frontend.array_forms import is_key, to_graph_array
 from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.frontend.trace import trace
-from converter.ir import Node, dims, ops
+from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import (
     Bodies,
@@ -28,8 +29,10 @@ from converter.ir.evaluation import (
     evaluate,
     evaluate_bounded,
     run_eagerly,
+    run_node,
     use_precision_of,
 )
+from converter.ir.op import Rounding
 from converter.ir.rewrite import drop_dead
 
 MAX_STEPS = 20_000
@@ -105,26 +108,27 @@ CONTROL: Control = {ops.scan: run_scan, ops.while_: run_while, ops.cond: run_con
 """For each operation with bodies, the function that evaluates its nodes."""
 
 
-class TwoResults(NamedTuple):
-    """Results of a function as IEEE 754 defines them node by node, and as XLA computes them.
+class LegalResults(NamedTuple):
+    """Results of a function in several evaluations, all of which are legal.
 
     Arguments:
-        stepped: the outputs, computed node by node.
-        compiled: the outputs if XLA compiles the graph as a whole.
-        leaves_range: whether the result of a node is infinite, NaN or subnormal although none of
-            its operands is.
-        leaves_half_range: whether that is so for a result in float16 or bfloat16.
+        evaluations: the outputs of each evaluation. The first ones compute each node as IEEE 754
+            defines it, with both signs of the NaN that operations return, and the factors of
+            products in different orders. In the last one, XLA compiles the graph as a whole.
+        leaves_range: for each output, whether it depends on a node whose result is infinite, NaN or
+            subnormal although none of its operands is.
+        leaves_half_range: for each output, whether it depends on such a result in float16 or
+            bfloat16.
         is_finite: whether no operand and no result of a node is infinite or NaN.
     """
 
-    stepped: list[np.ndarray]
-    compiled: list[np.ndarray]
-    leaves_range: bool
-    leaves_half_range: bool
+    evaluations: list[list[np.ndarray]]
+    leaves_range: list[bool]
+    leaves_half_range: list[bool]
     is_finite: bool
 
 
-def evaluate_twice(fn: Callable[..., Any], inputs: Sequence[Any]) -> TwoResults | None:
+def evaluate_legally(fn: Callable[..., Any], inputs: Sequence[Any]) -> LegalResults | None:
     """Return the results of a function, node by node and compiled as a whole.
 
     The function is traced again, so that the results do not depend on the graph of an export.
@@ -134,40 +138,122 @@ def evaluate_twice(fn: Callable[..., Any], inputs: Sequence[Any]) -> TwoResults 
         inputs: its arguments, as arrays or PRNG keys.
 
     Returns:
-        The results. None if JAX cannot trace the function, or if it takes more than ``MAX_STEPS``
-        nodes.
+        The results. None if JAX cannot trace or evaluate the function, or if it takes more than
+        ``MAX_STEPS`` nodes.
     """
     try:
         with warnings.catch_warnings():
             # The conversion has given the warnings about the function already.
             warnings.simplefilter("ignore")
             graph = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
-    except (*DIMENSION_ERRORS, ConverterError):
+        drop_dead(graph)
+        arrays = [np.asarray(to_graph_array(x)) for x in inputs]
+        stepped = _Steps(nan_sign=1.0)
+        evaluations = [stepped.run(graph, arrays)]
+        if stepped.has_choice:
+            others = _Steps(nan_sign=-1.0, order=1), _Steps(nan_sign=-1.0, order=-1)
+            evaluations += [steps.run(graph, arrays) for steps in others]
+        with use_precision_of(all_nodes(graph)):
+            evaluations.append(jax.jit(lambda xs: evaluate(graph, xs))(arrays))
+            evaluations = [[np.asarray(y) for y in outputs] for outputs in evaluations]
+    except (*DIMENSION_ERRORS, ConverterError, _StepLimitExceeded):
         return None
-    drop_dead(graph)
-    arrays = [np.asarray(to_graph_array(x)) for x in inputs]
-    steps, widths_left, is_finite = 0, set[int](), True
+    sources = [_find_sources(graph, output) for output in graph.outputs]
+    return LegalResults(
+        evaluations,
+        [not stepped.widths.keys().isdisjoint(nodes) for nodes in sources],
+        [any(2 in stepped.widths.get(node, ()) for node in nodes) for nodes in sources],
+        stepped.is_finite,
+    )
 
-    def apply(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-        nonlocal steps, is_finite
-        steps += 1
-        if steps > MAX_STEPS:
+
+@dataclass
+class _Steps:
+    """Evaluation of a graph node by node.
+
+    Arguments:
+        nan_sign: the sign of each NaN that an operation returns. IEEE 754 does not define it.
+        order: the order in which the factors of a product are multiplied: 1 if the smallest one is
+            first, -1 if the largest one is, 0 for that of numpy.
+        count: the number of nodes that were evaluated.
+        has_choice: whether an operation returned NaN or multiplied factors.
+        is_finite: whether all operands and results are finite.
+        widths: the nodes that leave the range of their dtype, by their ids, with the number of
+            bytes of these dtypes.
+    """
+
+    nan_sign: float
+    order: int = 0
+    count: int = 0
+    has_choice: bool = False
+    is_finite: bool = True
+    widths: dict[int, set[int]] = field(default_factory=dict)
+
+    def run(self, graph: Graph, arrays: Sequence[Any]) -> list[Any]:
+        """Return the outputs of a graph.
+
+        Raises `_StepLimitExceeded` if it takes more than ``MAX_STEPS`` nodes.
+        """
+        with np.errstate(all="ignore"):
+            return evaluate_bounded(graph, arrays, {}, self._apply, MAX_STEPS, CONTROL)[0]
+
+    def _apply(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        self.count += 1
+        if self.count > MAX_STEPS:
             raise _StepLimitExceeded
-        results = run_eagerly(node, args, sizes)
-        is_finite = is_finite and all(map(_is_finite, (*args, *results)))
+        results = [self._set_nan_sign(node, y) for y in self._run_node(node, args, sizes)]
+        self.is_finite = self.is_finite and all(map(_is_finite, (*args, *results)))
         if not any(map(is_extreme, args)):
-            widths_left.update(np.asarray(y).dtype.itemsize for y in results if is_extreme(y))
+            for y in filter(is_extreme, results):
+                self.widths.setdefault(id(node), set()).add(np.asarray(y).dtype.itemsize)
         return results
 
-    try:
-        with np.errstate(all="ignore"):
-            stepped, _ = evaluate_bounded(graph, arrays, {}, apply, MAX_STEPS, CONTROL)
-    except _StepLimitExceeded:
-        return None
-    with use_precision_of(all_nodes(graph)):
-        compiled = jax.jit(lambda xs: evaluate(graph, xs))(arrays)
-        outputs = [[np.asarray(y) for y in ys] for ys in (stepped, compiled)]
-    return TwoResults(outputs[0], outputs[1], bool(widths_left), 2 in widths_left, is_finite)
+    def _run_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+        """Return the results of a node, with the order of factors of this evaluation."""
+        if node.op is ops.reduce_prod:
+            self.has_choice = True
+            return [_multiply_in_order(args[0], node.params["axes"], self.order)]
+        # numpy's power is a square root for an exponent of one half, which is NaN for -inf.
+        return (run_node if node.op is ops.pow else run_eagerly)(node, args, sizes)
+
+    def _set_nan_sign(self, node: Node, result: Any) -> Any:
+        """Return the result of a node with the sign of this evaluation for NaN, if the node
+        rounds."""
+        array = np.asarray(result)
+        if node.op.rounding is Rounding.NONE or not is_float(array.dtype):
+            return result
+        is_nan = np.isnan(array)
+        if not is_nan.any():
+            return result
+        self.has_choice = True
+        return np.where(is_nan, np.copysign(array, array.dtype.type(self.nan_sign)), array)
+
+
+def _multiply_in_order(factors: Any, axes: Sequence[int], order: int) -> np.ndarray:
+    """Return the product along some axes, multiplied one factor after the other.
+
+    The smallest magnitudes come first if ``order`` is 1, and the largest ones if it is -1.
+    """
+    array = np.moveaxis(np.asarray(factors), axes, range(len(axes)))
+    rows = array.reshape(-1, *array.shape[len(axes) :])
+    if order:
+        rows = np.take_along_axis(rows, np.argsort(abs(rows), 0)[::order], 0)
+    product = np.ones(rows.shape[1:], array.dtype)
+    for row in rows:
+        product = product * row
+    return np.asarray(product, array.dtype)
+
+
+def _find_sources(graph: Graph, output: Value) -> set[int]:
+    """Return the ids of the nodes that an output depends on, also of those in bodies."""
+    found, pending = set[int](), [output]
+    while pending:
+        node = pending.pop().node
+        if node is not None and id(node) not in found:
+            found.add(id(node))
+            found.update(id(inner) for body in node.bodies.values() for inner in body.walk())
+            pending += node.inputs
+    return found
 
 
 def is_extreme(array: Any) -> bool:

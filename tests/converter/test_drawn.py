@@ -3,6 +3,7 @@
 The layout pass must not add Transpose nodes to those on images.
 """
 
+from collections import Counter
 from random import Random
 
 import jax
@@ -58,14 +59,17 @@ def test_programs_on_images_have_no_additional_transposes(seeds, monkeypatch):
     "seeds",
     [
         range(16),
-        *(pytest.param(range(n, n + 60), marks=pytest.mark.full) for n in range(6, 606, 60)),
+        *(pytest.param(range(n, n + 60), marks=pytest.mark.full) for n in range(16, 616, 60)),
     ],
 )
 def test_layouts_agree_with_jax(seeds):
     """Windows, norms and gathers between transpositions, reshapes, vmap and sums agree with JAX."""
+    limits, kinds = Limits((2, 5), weights=LAYOUTS), Counter[str]()
     for seed in seeds:
-        outcome = judge(draw(Random(f"layouts/{seed}"), Limits((2, 5), weights=LAYOUTS)))
+        outcome = judge(draw(Random(f"layouts/{seed}"), limits))
         assert outcome.is_fine, f"layouts/{seed}: {outcome}"
+        kinds[outcome.kind] += 1
+    assert kinds["right"] >= 0.8 * len(seeds)
 
 
 def count_transposes(program: Program) -> int:

@@ -1,9 +1,9 @@
-"""Programs of one line each, which between them take each alternative of each form once.
+"""Programs of one line each, which take between them each alternative of each line of forms.
 
 An alternative is an option of a gap, also of a gap in another option. Each line takes in every gap
 the first option that still has an alternative that no line before it has, so that a form has about
 as many lines as its largest gap has alternatives. A form that is a function has a line for each
-option of its choices, and at most `MOST`.
+option of its choices, and at most `MAX_LINES`.
 """
 
 import re
@@ -32,7 +32,7 @@ INPUTS = {
 LIMITS = Limits((1, 1), inputs=16, weights={"power_of_number": 3, "logical_not": 1})
 """Nested functions have one of these steps."""
 
-MOST = 4
+MAX_LINES = 4
 """The largest number of lines of a form that is a function."""
 
 ATTEMPTS = 100
@@ -100,7 +100,7 @@ def programs(form: Form, seeds: Mapping[str, int]) -> Iterator[tuple[str, Progra
     of the form with the first new alternative, or with a number. ``seeds`` gives the first seed
     that is tried for a name, if it is not zero."""
     chooser, names = Chooser(), set[str]()
-    for number in range(100 if form.text else MOST):
+    for number in range(100 if form.text else MAX_LINES):
         taken = list(chooser.taken)
         name, program = _program(form, chooser, number, seeds, names)
         if number and chooser.taken == taken:

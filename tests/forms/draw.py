@@ -77,7 +77,7 @@ def below(rng: Random, bound: int) -> int:
 
 
 def chance(rng: Random, probability: float) -> bool:
-    """Draw True with this probability, in percent."""
+    """Return True with this probability, rounded to whole percent."""
     return below(rng, 100) >= 100 - round(100 * probability)
 
 

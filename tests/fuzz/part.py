@@ -93,12 +93,14 @@ class Journal:
         lines = path.read_text().splitlines() if path.exists() else []
         self.entries = [json.loads(line) for line in lines]
         self.outcomes = [Outcome(**e["outcome"]) for e in self.entries if "outcome" in e]
-        self._known = iter(self.outcomes)
+        texts = [e["program"] for e in self.entries if "program" in e]
+        self._known = [*zip(texts, self.outcomes, strict=False)][::-1]
 
     def judge(self, program: Program) -> Outcome:
-        if (known := next(self._known, None)) is not None:
-            return known
-        self._write(program=printed(program))
+        text = printed(program)
+        if self._known and self._known[-1][0] == text:
+            return self._known.pop()[1]
+        self._write(program=text)
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         outcome = judge(program, lambda is_in_jax: self._write(is_in_jax=is_in_jax))
         faulthandler.cancel_dump_traceback_later()

@@ -112,9 +112,9 @@ def integer_extremes(x):
     return *sorts(x), jnp.max(x), jnp.argmax(x)
 
 
-WHOLE_NUMBERS = np.nan_to_num(X).clip(-9, 9).astype(np.int32)
+INTEGERS = np.nan_to_num(X).clip(-9, 9).astype(np.int32)
 EXACT_BY_DEFAULT = [
-    Case("integers in order", integer_extremes, (WHOLE_NUMBERS,), tolerance=0, tags=DEFAULT),
+    Case("integers in order", integer_extremes, (INTEGERS,), tolerance=0, tags=DEFAULT),
     *(Case(f"{dtype} in order", sorts, (X.astype(dtype),), tolerance=0, x64=dtype == "float64",
            tags=DEFAULT) for dtype in ("float16", "float32", "float64")),
 ]  # fmt: skip

@@ -52,7 +52,6 @@ KNOWN_DIFFERENCES = {
     "computations in order": "what is associative for digits is not for larger numbers",
     "found windows that fit": "the function of the windows is not associative when it is rounded",
     "complex numbers derivatives": "a product of infinities has NaN in another part",
-    "complex numbers complex128": "XLA's logarithms are off by up to 7e-15, a file's by 1e-15",
     **dict.fromkeys(
         (f"decompositions lower triangle of {n} with zeros on its diagonal" for n in (9, 40)),
         "numbers overflow, and a sum of infinities is NaN or not by the order of its terms",

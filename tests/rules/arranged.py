@@ -294,6 +294,7 @@ CASES: dict[str, Case] = {
     "layout.convolution.emit_convolution by patches": Case(
         None, convolution_sweep(False), units=canonical.REORDERED
     ),
+    "layout.pooling.pooling_rules": Case(None, pooling_sweep(False)),
     "layout.pooling.pooling_rules strict": Case(None, pooling_sweep(True)),
     **{
         f"layout.pooling.pooling_rules whole {bind.__self__.name}": Case(

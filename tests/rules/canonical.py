@@ -361,8 +361,11 @@ ZEROS = (ops.add, ops.sub)
 REORDERED = 4
 """Error in units in the last place of sums whose terms are added in another order."""
 
-UNITS = {ops.pow: 2, **dict.fromkeys((ops.dot_general, ops.einsum, ops.transpose), REORDERED)}
+UNITS = {ops.pow: 2, ops.dot_general: REORDERED, ops.einsum: REORDERED}
 """Units in the last place by operation: in a power, a root and a product are rounded once each."""
+
+WITHOUT_DRAW = (ops.dot_general, ops.einsum)
+"""Operations whose rules apply often in programs of `tests.forms`."""
 
 SINCE = {ops.stack: "0.10", ops.unstack: "0.10"}
 """The first version of JAX that has the primitive."""
@@ -381,9 +384,10 @@ def case_of(op: Op) -> Case:
         return BY_HAND[op]
     optional = (other_rules(op), drop_broadcasts) if op.broadcasts else (other_rules(op),)
     return Case(
-        DRAWS.get(op),
+        None if op in WITHOUT_DRAW else DRAWS[op],
         perhaps=optional,
         zeros=op in ZEROS,
         units=UNITS.get(op, 0),
+        units_of_forms=REORDERED if op is ops.transpose else 0,
         since=SINCE.get(op, ""),
     )

@@ -1,4 +1,4 @@
-"""Look where rules apply in programs of `tests.forms`, and compare the numbers around each place.
+"""Look where rules apply in programs of `tests.forms`, and compare the numbers there.
 
 A program is taken through the passes. Before each pass the rules of that pass are tried. Each node
 to which a rule applies is replaced alone, so that its old and new numbers differ by the rounding of
@@ -92,7 +92,7 @@ class FormedProgram:
     memo: Memo = field(default_factory=dict)
 
 
-def formed(rng: Random, limits: Limits) -> FormedProgram:
+def draw_program(rng: Random, limits: Limits) -> FormedProgram:
     """Draw a program and its inputs."""
     program = draw(rng, limits)
     specs = [(spec.shape, spec.dtype) for spec in program.inputs.values()]
@@ -101,11 +101,11 @@ def formed(rng: Random, limits: Limits) -> FormedProgram:
         graph = trace(fn, specs, params, kept_calls=PassSettings().kept_calls)
         arrays = np.random.default_rng(rng.randrange(2**32))
         is_special = rng.randrange(2) == 1
-        inputs = [array(spec, arrays, is_special) for spec in program.inputs.values()]
+        inputs = [draw_array(spec, arrays, is_special) for spec in program.inputs.values()]
     return FormedProgram(program, graph, inputs)
 
 
-def array(spec: Spec, rng: np.random.Generator, is_special: bool) -> np.ndarray:
+def draw_array(spec: Spec, rng: np.random.Generator, is_special: bool) -> np.ndarray:
     """Draw an array. Some elements of a special one are NaN, infinite or at the end of a range."""
     shape, dtype = [d if isinstance(d, int) else SIZE for d in spec.shape], jnp.dtype(spec.dtype)
     if not is_float(dtype):
@@ -144,7 +144,7 @@ class State:
         return all(np.isfinite(x.astype(np.float64)).all() for x in arrays)
 
 
-def states(formed: FormedProgram) -> Iterator[State]:
+def iterate_states(formed: FormedProgram) -> Iterator[State]:
     """Yield the states of a program before each pass and each round of canonicalization.
 
     The passes end where the converter refuses the program.
@@ -193,14 +193,14 @@ class Record:
     complaints: list[str] = field(default_factory=list)
 
 
-MOST = 2
+MAX_COMPARED = 2
 
 
-def look(
+def compare_applications(
     formed: FormedProgram,
     cases: Mapping[str, tuple[Sweep, Case]],
     record: Record,
-    most: int = MOST,
+    most: int = MAX_COMPARED,
 ) -> None:
     """Try the rules of all cases on a program, and compare the numbers where they apply.
 
@@ -210,7 +210,7 @@ def look(
     for key in cases:
         by_pass.setdefault(pass_of(key), []).append(key)
     with jax.enable_x64(formed.program.x64), np.errstate(all="ignore"):
-        for state in states(formed):
+        for state in iterate_states(formed):
             present = {node.op for node in state.graph.walk()}
             for key in by_pass.get(state.pass_name, ()):
                 step, case = cases[key]
@@ -247,7 +247,7 @@ def compare_at(state: State, rules: Mapping[Op, Rule], position: int, case: Case
     graph.outputs = list(outer.outputs) if outer is not node else replacements
     text, own = str(graph), {id(v) for v in outer.outputs}
     arrays = {i: state.known[id(v)] for i, v in origins.items() if id(v) in state.known}
-    operands = _put(graph, {i: x for i, x in arrays.items() if i not in own})
+    operands = _substitute_constants(graph, {i: x for i, x in arrays.items() if i not in own})
     new = evaluated(graph, state.formed.inputs, {}, state.formed.memo)
     if not _first_difference(old, new, case):
         return ""
@@ -298,7 +298,7 @@ def _outermost(graph: Graph, node: Node) -> Node:
     )
 
 
-def _put(graph: Graph, arrays: Mapping[int, np.ndarray]) -> set[int]:
+def _substitute_constants(graph: Graph, arrays: Mapping[int, np.ndarray]) -> set[int]:
     """Replace values by constants, in place. Return the ids of those that the outputs depend on."""
     drop_dead(graph)
     constants: dict[int, Value] = {}
@@ -334,7 +334,7 @@ def _rounding(state: State, position: int, operands: set[int]) -> float:
         moved = {
             i: _with_error(state.known[id(v)], rng) for i, v in origins.items() if id(v) in operands
         }
-        _put(graph, moved)
+        _substitute_constants(graph, moved)
         inputs = [_with_error(x, rng) for x in state.formed.inputs]
         params = {v.name: _with_error(np.asarray(v.bound), rng) for v in bound}
         for x, y in zip(old, evaluated(graph, inputs, params), strict=True):

@@ -18,7 +18,7 @@ from converter.ir.dtypes import is_float
 from converter.ir.evaluation import CONTROL_EVALUATIONS, evaluate_bounded, run_eagerly, run_node
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
-from tests.rules.eager import CONTROL
+from converter.verify import step_by_step
 from tests.rules.programs import Drawn, Expr
 
 Step = Callable[[Graph], object]
@@ -34,7 +34,9 @@ class Case:
     ``apply`` is the step with the rule, by default the rule that the row names. All steps of
     ``prepare`` run before it, and a random selection of ``perhaps``. The numbers must stay the same
     except for ``units`` in the last place of the largest element, or of 1, and except for the signs
-    of zeros if ``zeros`` is set, because XLA does not keep them. ``enough`` is the number of
+    of zeros if ``zeros`` is set, because XLA does not keep them. ``units_of_forms`` is the limit
+    for programs of `tests.forms`, if it is larger: they add up numbers that are not small integers.
+    ``enough`` is the number of
     programs in which the rule must apply, if few programs are critical. ``since`` is the first
     version of JAX that can trace the programs. ``finite`` is set if the rule may give other results
     for NaN and infinities.
@@ -45,6 +47,7 @@ class Case:
     prepare: Sequence[Step] = ()
     perhaps: Sequence[Step] = ()
     units: float = 0
+    units_of_forms: float = 0
     zeros: bool = False
     since: str = ""
     enough: int = 0
@@ -180,11 +183,13 @@ def evaluated(
     Loops end after `MAX_TURNS` turns. Results in the ``memo`` are not computed again.
     """
     apply = _run if memo is None else partial(_run_once, memo)
-    results, _ = evaluate_bounded(graph, inputs, params, apply, MAX_TURNS, CONTROL)
+    results, _ = evaluate_bounded(graph, inputs, params, apply, MAX_TURNS, BODIES)
     return [np.asarray(y) for y in results]
 
 
 MAX_TURNS = 1000
+BODIES = {**CONTROL_EVALUATIONS, **step_by_step.CONTROL}
+"""The evaluations of operations with bodies: loops and branches run in Python, node by node."""
 
 
 def _run_once(memo: Memo, node: Node, args: Sequence[Any], sizes: Any) -> list[Any]:

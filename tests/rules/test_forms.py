@@ -9,7 +9,7 @@ import pytest
 
 from tests.forms.draw import LIMITS, Limits
 from tests.forms.steps import FORMS
-from tests.rules.formed import MOST, Record, formed, look
+from tests.rules.formed import MAX_COMPARED, Record, compare_applications, draw_program
 from tests.rules.prove import Case, Sweep
 from tests.rules.test_rules import CASES, step_of
 
@@ -33,7 +33,7 @@ def sweeps() -> Iterator[tuple[str, tuple[Sweep, Case]]]:
         cases = [CASES[key][1] for key in keys]
         joint = replace(
             cases[0],
-            units=max(case.units for case in cases),
+            units=max(max(case.units, case.units_of_forms) for case in cases),
             zeros=any(case.zeros for case in cases),
         )
         for key in (keys[0], *(key for key in VARIANTS if key in keys)):
@@ -44,6 +44,7 @@ def sweeps() -> Iterator[tuple[str, tuple[Sweep, Case]]]:
 
 
 SWEEPS = dict(sweeps())
+assert {*VARIANTS} <= SWEEPS.keys()
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "any": (),
@@ -72,12 +73,17 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 """The forms of the programs of a test. Few forms of one kind reach the rules for it sooner."""
 
 REACHED = {
-    "indices": ("legalize.bounds", "layout.take"),
+    "indices": (
+        *("legalize.bounds", "layout.take", "legalize.deviations.COMMON_DEVIATIONS[scatter"),
+    ),
     "extremes": (
         *("legalize.deviations.COMMON_DEVIATIONS[arg", "legalize.deviations.COMMON_DEVIATIONS[top"),
     ),
     "windows": ("layout.convolution", "layout.pooling.pooling_rules"),
-    "products": ("layout.broadcast", "layout.contraction", "canonicalize.reshaping.RULES[dot"),
+    "products": (
+        *("layout.broadcast", "layout.contraction"),
+        *("canonicalize.reshaping.RULES[dot", "canonicalize.reshaping.RULES[einsum"),
+    ),
     "resizes": ("fuse.named_calls", "fuse.resize", "layout.resize_layout", "legalize.support"),
     "updates": ("canonicalize.updates",),
     "softmax": ("fuse.attention.shifts",),
@@ -182,11 +188,16 @@ WITHOUT_DRAW = {key for key, (_, case) in SWEEPS.items() if case.draw is None}
 FEW, MOST_PROGRAMS = 2, 100
 
 
-def look_at(family: str, index: int, record: Record, most: int = MOST) -> None:
-    """Look where rules apply in a program of a family, and compare ``most`` of the places."""
+def look_at(family: str, index: int, record: Record, most: int = MAX_COMPARED) -> None:
+    """Look where rules apply in a program of a family, and compare ``most`` of the positions."""
     weights = {name: FORMS[name].weight for name in FAMILIES[family]}
     limits = Limits(weights=weights, steps=(1, 5)) if weights else LIMITS
-    look(formed(Random(f"{family} {index}"), limits), SWEEPS, record, most)
+    compare_applications(draw_program(Random(f"{family} {index}"), limits), SWEEPS, record, most)
+
+
+def test_each_rule_without_other_programs_is_reached() -> None:
+    prefixes = tuple(prefix for row in REACHED.values() for prefix in row)
+    assert all(key.startswith(prefixes) for key in WITHOUT_DRAW)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

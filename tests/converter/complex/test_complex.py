@@ -45,9 +45,15 @@ def test_inputs_and_outputs_are_real_in_the_file(tmp_path):
     assert np.array_equal(outputs["sum"][..., 1], (z + z[0]).imag)
 
 
-def test_inputs_of_complex128_are_real_float64():
+def test_complex128_has_double_precision():
     with jax.enable_x64(True):
-        export = converter.to_onnx(jnp.exp, [((3, 8), np.complex128)])
+        z = (normal(3, 8) + 1e-9 * normal(3, 8)).astype(np.complex128)
+
+        def fn(z):
+            return jnp.fft.fft(z), jnp.log(z), z**z, z / z[::-1], jnp.tanh(z), z @ z.T
+
+        export = converter.to_onnx(fn, [((3, 8), np.complex128)], opset=17)
+        assert converter.check(export, fn, [z]).passed
         assert export.model.graph.inputs[0].dtype == ir.DataType.DOUBLE
     narrow = converter.to_onnx(jnp.exp, [((3, 8), np.complex128)])
     assert narrow.model.graph.inputs[0].dtype == ir.DataType.DOUBLE

@@ -16,6 +16,7 @@ from jax import lax
 
 import converter
 from converter.verify.sessions import run
+from tests.programs import decompositions
 
 RNG = np.random.default_rng(11)
 FACTOR = 10
@@ -302,3 +303,9 @@ def test_scaled_matmul_matches_its_definition():
     a, b, a_scale, b_scale = typed(inputs, np.float64)
     a, b = a * np.repeat(a_scale, 32, 2), b * np.repeat(b_scale, 32, 2)
     np.testing.assert_allclose(actual, np.einsum("bmk,bnk->bmn", a, b), rtol=1e-5, atol=1e-4)
+
+
+def test_triangles_with_zero_pivots_have_all_kinds_of_results():
+    """The rows of the table compare numbers, both infinities and NaN."""
+    results = np.concatenate([np.ravel(case.call(*case.specs)) for case in decompositions.SINGULAR])
+    assert np.isnan(results).any() and {1.0, np.inf, -np.inf} <= {*results.tolist()}

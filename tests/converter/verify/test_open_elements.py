@@ -57,7 +57,7 @@ def test_open_elements_fail_unless_they_are_accepted():
     assert np.isfinite(pole(POLES)).sum() == 4
     verdict = check_file(infinite, pole, POLES)
     assert not verdict.passed and all(d.open for d in verdict.differences)
-    assert "it is open: roundings" in repr(verdict)
+    assert "it is open: rounding decides" in repr(verdict)
     verdict = check_file(infinite, pole, POLES, accept_open=["output_0"])
     assert verdict.passed and verdict["output_0"].max_abs < np.inf
     counts, runs = verdict.elements["output_0"], 2 * len(LEVELS)
