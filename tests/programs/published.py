@@ -67,7 +67,7 @@ SHIFTED = [
     Case("shift of queries", attend(partial(less, -2)), SCORED, ops={"Attention": 0},
          said="scores are used elsewhere"),
     Case("shift of all, strict", attend(SHIFTS["of all"]), SCORED, ops={"Attention": 0},
-         said="an infinite maximum of several rows", strict=True),
+         said="an infinite or NaN maximum of several rows", strict=True),
     *(Case(f"shift {name}, strict", attend(SHIFTS[name]), SCORED, ops={"Attention": 0},
            said="or of hidden elements", strict=True) for name in ("of hidden", "behind fills")),
     Case("shift of all, float16", attend(SHIFTS["of all"]), [(s, np.float16) for s in SCORED],
