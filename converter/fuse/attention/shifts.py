@@ -61,8 +61,8 @@ DEVIATION = (
     "a softmax, does not count in the other rows and the visible elements"
 )
 STRICT = (
-    "the conversion is strict, and an infinite or NaN maximum of several rows or of hidden elements "
-    "makes other elements NaN in JAX"
+    "the conversion is strict, and an infinite or NaN maximum of several rows or of hidden "
+    "elements makes other elements NaN in JAX"
 )
 NARROW = "in float16, scores may overflow before the maximum is subtracted, or afterwards"
 
