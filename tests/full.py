@@ -4,8 +4,7 @@
     python -m tests.full --part 3 --part 4    two of the parts
 
 pytest-split deals the tests to the parts in turn, so that each part is a sample of all folders and
-all parts take about the same time: at most an hour on two cores. The exit code is 1 if a test
-failed or a part could not run.
+all parts take about the same time. The exit code is 1 if a test failed or a part could not run.
 """
 
 import argparse
@@ -21,6 +20,7 @@ from xml.etree import ElementTree
 from pytest import ExitCode
 
 PARTS = 12
+"""The default number of parts. `.github/workflows/full.yml` has a job for each of them."""
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ class _Steps:
     Arguments:
         nan_sign: the sign of each NaN that an operation returns. IEEE 754 does not define it.
         order: the order in which the factors of a product are multiplied: 1 if the smallest one is
-            first, -1 if the largest one is, 0 for that of numpy.
+            first, -1 if the largest one is, 0 for their order in the array.
         count: the number of nodes that were evaluated.
         has_choice: whether an operation returned NaN or multiplied factors.
         is_finite: whether all operands and results are finite.
@@ -232,7 +232,8 @@ class _Steps:
 def _multiply_in_order(factors: Any, axes: Sequence[int], order: int) -> np.ndarray:
     """Return the product along some axes, multiplied one factor after the other.
 
-    The smallest magnitudes come first if ``order`` is 1, and the largest ones if it is -1.
+    The smallest magnitudes come first if ``order`` is 1, and the largest ones if it is -1. The
+    factors are in the order of the array if it is 0.
     """
     array = np.moveaxis(np.asarray(factors), axes, range(len(axes)))
     rows = array.reshape(-1, *array.shape[len(axes) :])

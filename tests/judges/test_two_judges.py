@@ -40,16 +40,17 @@ UNDESCRIBED = {
     *("forms switch_of_scanned 2", "forms scan_of_branches 2", "forms fori_of_any 1"),
     *("forms pool_gradient", "forms pool_gradient 2"),
 }
-"""Programs for which ONNX Runtime agrees with JAX, but OpenVINO or the evaluator has a fault that
-is not described yet: OpenVINO refuses some scans and a loop, and the evaluator gives other
-positions of maxima of windows."""
+"""Programs for which ONNX Runtime agrees with JAX, and OpenVINO or the evaluator does not. OpenVINO
+refuses the first six."""
 
-JUDGED = {
-    name: case
-    for name, case in PROGRAMS.items()
-    if not name.startswith(LEFT_OUT) and name not in UNDESCRIBED
-}
-ROWS = at_opsets(JUDGES, JUDGED)
+JUDGED = {name: case for name, case in PROGRAMS.items() if not name.startswith(LEFT_OUT)}
+REASON = "a fault of OpenVINO or of the evaluator in this program is not described yet"
+ROWS = [
+    pytest.param(*row.values, id=row.id, marks=(*row.marks, pytest.mark.skip(reason=REASON)))
+    if row.id.rpartition(" ")[0] in UNDESCRIBED
+    else row
+    for row in at_opsets(JUDGES, JUDGED)
+]
 
 NETWORKS = {**networks.NETWORKS, "vit5": nano(zoo.info("vit5_small").config)}
 

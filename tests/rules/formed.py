@@ -28,7 +28,7 @@ from converter.pipeline.settings import PassSettings
 from tests.forms.draw import Limits, draw
 from tests.forms.program import Program, Spec, function
 from tests.rules.programs import numbers
-from tests.rules.prove import Case, Memo, Sweep, applied_to, differs, evaluated
+from tests.rules.prove import Case, Memo, Sweep, differs, evaluate_graph, sweep_rules
 
 SIZE = 3
 """The size of named dimensions."""
@@ -83,7 +83,7 @@ def pass_of(key: str) -> str:
 
 
 @dataclass(frozen=True)
-class FormedProgram:
+class ProgramWithInputs:
     """A program with its graph, and the inputs with which it is evaluated."""
 
     program: Program
@@ -92,7 +92,7 @@ class FormedProgram:
     memo: Memo = field(default_factory=dict)
 
 
-def draw_program(rng: Random, limits: Limits) -> FormedProgram:
+def draw_program(rng: Random, limits: Limits) -> ProgramWithInputs:
     """Draw a program and its inputs."""
     program = draw(rng, limits)
     specs = [(spec.shape, spec.dtype) for spec in program.inputs.values()]
@@ -102,7 +102,7 @@ def draw_program(rng: Random, limits: Limits) -> FormedProgram:
         arrays = np.random.default_rng(rng.randrange(2**32))
         is_special = rng.randrange(2) == 1
         inputs = [draw_array(spec, arrays, is_special) for spec in program.inputs.values()]
-    return FormedProgram(program, graph, inputs)
+    return ProgramWithInputs(program, graph, inputs)
 
 
 def draw_array(spec: Spec, rng: np.random.Generator, is_special: bool) -> np.ndarray:
@@ -127,14 +127,14 @@ class State:
 
     pass_name: str
     graph: Graph
-    formed: FormedProgram
+    formed: ProgramWithInputs
 
     @cached_property
     def known(self) -> dict[int, np.ndarray]:
         """The arrays of all results of nodes, by the value's id."""
         values = [v for node in self.graph.nodes for v in node.outputs]
         graph, formed = replace(self.graph, outputs=values), self.formed
-        arrays = evaluated(graph, formed.inputs, {}, formed.memo)
+        arrays = evaluate_graph(graph, formed.inputs, {}, formed.memo)
         return {id(v): array for v, array in zip(values, arrays, strict=True)}
 
     def is_finite(self, ids: Container[int]) -> bool:
@@ -144,7 +144,7 @@ class State:
         return all(np.isfinite(x.astype(np.float64)).all() for x in arrays)
 
 
-def iterate_states(formed: FormedProgram) -> Iterator[State]:
+def iterate_states(formed: ProgramWithInputs) -> Iterator[State]:
     """Yield the states of a program before each pass and each round of canonicalization.
 
     The passes end where the converter refuses the program.
@@ -170,7 +170,7 @@ ROUNDS = 3
 """The number of rounds of canonicalization before which rules are tried."""
 
 
-def _canonical_states(graph: Graph, formed: FormedProgram) -> Iterator[State]:
+def _canonical_states(graph: Graph, formed: ProgramWithInputs) -> Iterator[State]:
     """Canonicalize a graph, in place, and yield its state before each of the first rounds."""
     for _ in range(ROUNDS):
         yield State("canonicalize", graph.clone(), formed)
@@ -197,7 +197,7 @@ MAX_COMPARED = 2
 
 
 def compare_applications(
-    formed: FormedProgram,
+    formed: ProgramWithInputs,
     cases: Mapping[str, tuple[Sweep, Case]],
     record: Record,
     most: int = MAX_COMPARED,
@@ -227,7 +227,7 @@ def applied_positions(graph: Graph, rules: Mapping[Op, Rule]) -> list[int]:
     """Return the positions among all nodes of those to which rules apply in a sweep."""
     copy = graph.clone()
     positions = {id(node): i for i, node in enumerate(copy.walk())}
-    return [positions[id(node)] for node in applied_to(copy, rules)]
+    return [positions[id(node)] for node in sweep_rules(copy, rules)]
 
 
 def compare_at(state: State, rules: Mapping[Op, Rule], position: int, case: Case) -> str:
@@ -248,7 +248,7 @@ def compare_at(state: State, rules: Mapping[Op, Rule], position: int, case: Case
     text, own = str(graph), {id(v) for v in outer.outputs}
     arrays = {i: state.known[id(v)] for i, v in origins.items() if id(v) in state.known}
     operands = _substitute_constants(graph, {i: x for i, x in arrays.items() if i not in own})
-    new = evaluated(graph, state.formed.inputs, {}, state.formed.memo)
+    new = evaluate_graph(graph, state.formed.inputs, {}, state.formed.memo)
     if not _first_difference(old, new, case):
         return ""
     read = {id(origins[i]) for i in operands}
@@ -337,7 +337,7 @@ def _rounding(state: State, position: int, operands: set[int]) -> float:
         _substitute_constants(graph, moved)
         inputs = [_with_error(x, rng) for x in state.formed.inputs]
         params = {v.name: _with_error(np.asarray(v.bound), rng) for v in bound}
-        for x, y in zip(old, evaluated(graph, inputs, params), strict=True):
+        for x, y in zip(old, evaluate_graph(graph, inputs, params), strict=True):
             if is_float(x.dtype):
                 change = np.abs(x.astype(np.float64) - y.astype(np.float64))
                 changes.append(np.max(change, where=np.isfinite(change), initial=0.0))

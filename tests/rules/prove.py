@@ -64,10 +64,10 @@ class Sweep:
     rules_of: Callable[[Graph], Mapping[Op, Rule]]
 
     def __call__(self, graph: Graph) -> bool:
-        return bool(applied_to(graph, self.rules_of(graph)))
+        return bool(sweep_rules(graph, self.rules_of(graph)))
 
 
-def applied_to(graph: Graph, rules: Mapping[Op, Rule]) -> list[Node]:
+def sweep_rules(graph: Graph, rules: Mapping[Op, Rule]) -> list[Node]:
     """Sweep rules over a graph, in place. Return the nodes to which a rule applied."""
     nodes: list[Node] = []
 
@@ -165,14 +165,14 @@ def keeps_numbers(case: Case, apply: Step, drawn: Drawn) -> bool:
 
 def numbers_of(graph: Graph, drawn: Drawn) -> list[np.ndarray]:
     """Evaluate the graph of a drawn program."""
-    return evaluated(graph, drawn.inputs, drawn.params)
+    return evaluate_graph(graph, drawn.inputs, drawn.params)
 
 
 Memo = dict[tuple[object, ...], list[Any]]
 """Results of nodes, by operation, parameters and operands."""
 
 
-def evaluated(
+def evaluate_graph(
     graph: Graph,
     inputs: Sequence[np.ndarray],
     params: Mapping[str, np.ndarray],
