@@ -33,6 +33,7 @@ from converter.verify.noise import PerturbedEvaluation, has_resampling
 from converter.verify.samples import DISTRIBUTIONS, check_inputs_allowed
 from converter.verify.sessions import Model, iter_sessions, run_sample
 from converter.verify.steering import BASIC_SEEDS, Coverage, draw_steered_samples, measure_coverage
+from converter.verify.step_by_step import LegalEvaluator
 
 MAX_WRONG_SAMPLES = 4
 """Samples with wrong elements after which a level of optimization is not run on further samples.
@@ -157,12 +158,12 @@ def draw_cases(
             run = _compile_if_traceable(call)
     else:
         raise CheckError("only an export describes its inputs; pass inputs")
-    cases = list[Case]()
+    cases, evaluator = list[Case](), LegalEvaluator(call)
     for index, (name, arrays) in enumerate(drawn):
         with _translate_evaluation_errors(name, arrays):
             evaluate_again = partial(_evaluate_function, call, arrays)
             expected = _evaluate_function(call if index < len(DISTRIBUTIONS) else run, arrays)
-            judge = Judge(noise, arrays, name, call)
+            judge = Judge(noise, arrays, name, call, evaluator)
             cases.append(Case(judge, expected, accept_open, evaluate_again))
     return cases, coverage
 

@@ -28,7 +28,7 @@ from converter.verify.explanation import (
     to_float64,
 )
 from converter.verify.noise import PerturbedEvaluation, UnperturbedResult
-from converter.verify.step_by_step import LegalResults, evaluate_legally
+from converter.verify.step_by_step import LegalEvaluator, LegalResults
 
 MAX_PERTURBED_RUNS = 32
 """Number of perturbed evaluations before a difference counts as unexplained. A right result needs
@@ -76,7 +76,8 @@ class Judge:
         inputs: the inputs that the results belong to.
         name: name of the sample, used in messages.
         function: the function that the graph was traced from. It is evaluated in float64 where
-            rounding leads to infinity or NaN, and node by node and compiled where an element is not
+            rounding leads to infinity or NaN.
+        evaluator: evaluates the function node by node and compiled where an element is not
             explained.
     """
 
@@ -86,12 +87,14 @@ class Judge:
         inputs: Sequence[Any],
         name: str = "",
         function: Callable[..., Any] | None = None,
+        evaluator: LegalEvaluator | None = None,
     ) -> None:
         self.name = name
         self.inputs = [np.asarray(to_graph_array(x)) for x in inputs]
         self._original_inputs = list(inputs)
         self._noise = noise
         self._function = function
+        self._evaluator = evaluator
         self._evaluations: list[list[np.ndarray]] = []
         self._has_unfinished_loop = False
 
@@ -263,9 +266,7 @@ class Judge:
     def _legal_results(self) -> LegalResults | None:
         """The results of the function node by node and compiled as a whole; None if they are not
         known."""
-        if self._function is None:
-            return None
-        return evaluate_legally(self._function, self._original_inputs)
+        return self._evaluator and self._evaluator.evaluate(self._original_inputs)
 
     @cached_property
     def _float64_outputs(self) -> list[np.ndarray] | None:

@@ -7,6 +7,7 @@ quotients by products with reciprocals and `x / x` by 1, and flushes subnormal n
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,7 @@ from converter.errors import ConverterError
 from converter.frontend.array_forms import is_key, to_graph_array
 from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.frontend.trace import trace
-from converter.ir import Graph, Node, Value, dims, ops
+from converter.ir import Graph, Node, Value, dims, make_node, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import (
     Bodies,
@@ -37,6 +38,10 @@ from converter.ir.rewrite import drop_dead
 
 MAX_STEPS = 20_000
 """Limit of the nodes of one evaluation, in which a node takes about 10 µs."""
+
+
+ROUNDING_OPS = (ops.convert_element_type, ops.bitcast_convert_type, ops.reduce_precision)
+"""Operations whose operands and results are rounded to their dtypes in every evaluation."""
 
 
 class _StepLimitExceeded(Exception):
@@ -114,7 +119,8 @@ class LegalResults(NamedTuple):
     Arguments:
         evaluations: the outputs of each evaluation. The first ones compute each node as IEEE 754
             defines it, with both signs of the NaN that operations return, and the factors of
-            products in different orders. In the last one, XLA compiles the graph as a whole.
+            products in different orders. If there are numbers of 16 bits, one evaluation keeps the
+            results of their nodes in float32. In the last one, XLA compiles the graph as a whole.
         leaves_range: for each output, whether it depends on a node whose result is infinite, NaN or
             subnormal although none of its operands is.
         leaves_half_range: for each output, whether it depends on such a result in float16 or
@@ -128,43 +134,61 @@ class LegalResults(NamedTuple):
     is_finite: bool
 
 
-def evaluate_legally(fn: Callable[..., Any], inputs: Sequence[Any]) -> LegalResults | None:
-    """Return the results of a function, node by node and compiled as a whole.
+class LegalEvaluator:
+    """Evaluation of a function node by node and compiled as a whole.
 
-    The function is traced again, so that the results do not depend on the graph of an export.
+    The function is traced again, so that the results do not depend on the graph of an export. It is
+    traced and compiled once for all inputs of the same shapes and dtypes.
 
     Arguments:
         fn: the function.
-        inputs: its arguments, as arrays or PRNG keys.
-
-    Returns:
-        The results. None if JAX cannot trace or evaluate the function, or if it takes more than
-        ``MAX_STEPS`` nodes.
     """
-    try:
-        with warnings.catch_warnings():
-            # The conversion has given the warnings about the function already.
-            warnings.simplefilter("ignore")
-            graph = trace(fn, [x if is_key(x) else np.asarray(x) for x in inputs])
-        drop_dead(graph)
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._fn = fn
+        self._traced: dict[tuple[Any, ...], tuple[Graph, Callable[..., Any]]] = {}
+
+    def evaluate(self, inputs: Sequence[Any]) -> LegalResults | None:
+        """Return the results for some inputs, which are arrays or PRNG keys.
+
+        None if JAX cannot trace or evaluate the function, or if it takes more than ``MAX_STEPS``
+        nodes.
+        """
         arrays = [np.asarray(to_graph_array(x)) for x in inputs]
-        stepped = _Steps(nan_sign=1.0)
-        evaluations = [stepped.run(graph, arrays)]
-        if stepped.has_choice:
-            others = _Steps(nan_sign=-1.0, order=1), _Steps(nan_sign=-1.0, order=-1)
-            evaluations += [steps.run(graph, arrays) for steps in others]
-        with use_precision_of(all_nodes(graph)):
-            evaluations.append(jax.jit(lambda xs: evaluate(graph, xs))(arrays))
-            evaluations = [[np.asarray(y) for y in outputs] for outputs in evaluations]
-    except (*DIMENSION_ERRORS, ConverterError, _StepLimitExceeded):
-        return None
-    sources = [_find_sources(graph, output) for output in graph.outputs]
-    return LegalResults(
-        evaluations,
-        [not stepped.widths.keys().isdisjoint(nodes) for nodes in sources],
-        [any(2 in stepped.widths.get(node, ()) for node in nodes) for nodes in sources],
-        stepped.is_finite,
-    )
+        try:
+            graph, compiled = self._trace(inputs)
+            stepped = _Steps(nan_sign=1.0)
+            evaluations = [stepped.run(graph, arrays)]
+            if stepped.has_choice:
+                others = _Steps(nan_sign=-1.0, order=1), _Steps(nan_sign=-1.0, order=-1)
+                evaluations += [steps.run(graph, arrays) for steps in others]
+            if any(is_half(v.dtype) for node in all_nodes(graph) for v in node.outputs):
+                evaluations.append(_Steps(nan_sign=1.0, keeps_float32=True).run(graph, arrays))
+            with use_precision_of(all_nodes(graph)):
+                evaluations.append([np.asarray(y) for y in compiled(arrays)])
+        except (*DIMENSION_ERRORS, ConverterError, _StepLimitExceeded):
+            return None
+        sources = [_find_sources(graph, output) for output in graph.outputs]
+        return LegalResults(
+            evaluations,
+            [not stepped.widths.keys().isdisjoint(nodes) for nodes in sources],
+            [any(2 in stepped.widths.get(node, ()) for node in nodes) for nodes in sources],
+            stepped.is_finite,
+        )
+
+    def _trace(self, inputs: Sequence[Any]) -> tuple[Graph, Callable[..., Any]]:
+        """Return the graph of the function, and a compiled evaluation of it, for the shapes of some
+        inputs."""
+        examples = [x if is_key(x) else np.asarray(x) for x in inputs]
+        types = tuple((x.shape, x.dtype) for x in examples)
+        if types not in self._traced:
+            with warnings.catch_warnings():
+                # The conversion has given the warnings about the function already.
+                warnings.simplefilter("ignore")
+                graph = trace(self._fn, examples)
+            drop_dead(graph)
+            self._traced[types] = graph, jax.jit(partial(evaluate, graph))
+        return self._traced[types]
 
 
 @dataclass
@@ -175,6 +199,8 @@ class _Steps:
         nan_sign: the sign of each NaN that an operation returns. IEEE 754 does not define it.
         order: the order in which the factors of a product are multiplied: 1 if the smallest one is
             first, -1 if the largest one is, 0 for their order in the array.
+        keeps_float32: whether results of 16-bit floats are computed and kept in float32, until a
+            conversion of the function rounds them.
         count: the number of nodes that were evaluated.
         has_choice: whether an operation returned NaN or multiplied factors.
         is_finite: whether all operands and results are finite.
@@ -184,6 +210,7 @@ class _Steps:
 
     nan_sign: float
     order: int = 0
+    keeps_float32: bool = False
     count: int = 0
     has_choice: bool = False
     is_finite: bool = True
@@ -195,7 +222,9 @@ class _Steps:
         Raises `_StepLimitExceeded` if it takes more than ``MAX_STEPS`` nodes.
         """
         with np.errstate(all="ignore"):
-            return evaluate_bounded(graph, arrays, {}, self._apply, MAX_STEPS, CONTROL)[0]
+            outputs = evaluate_bounded(graph, arrays, {}, self._apply, MAX_STEPS, CONTROL)[0]
+            types = [value.dtype for value in graph.outputs]
+            return [np.asarray(y).astype(t) for y, t in zip(outputs, types, strict=True)]
 
     def _apply(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         self.count += 1
@@ -213,6 +242,11 @@ class _Steps:
         if node.op is ops.reduce_prod:
             self.has_choice = True
             return [_multiply_in_order(args[0], node.params["axes"], self.order)]
+        if self.keeps_float32 and node.op not in ROUNDING_OPS and not node.op.calls:
+            node, args = _widen_node(node), [_widen_array(x) for x in args]
+        else:
+            types = [value.dtype for value in node.inputs]
+            args = [np.asarray(x).astype(t) for x, t in zip(args, types, strict=True)]
         # numpy's power is a square root for an exponent of one half, which is NaN for -inf.
         return (run_node if node.op is ops.pow else run_eagerly)(node, args, sizes)
 
@@ -227,6 +261,29 @@ class _Steps:
             return result
         self.has_choice = True
         return np.where(is_nan, np.copysign(array, array.dtype.type(self.nan_sign)), array)
+
+
+def is_half(dtype: np.dtype) -> bool:
+    """Return True for the floats of 16 bits, float16 and bfloat16."""
+    return is_float(dtype) and dtype.itemsize == 2
+
+
+def _widen_dtype(dtype: Any) -> Any:
+    """Return float32 for a float of 16 bits. Anything else is returned unchanged."""
+    return np.dtype("float32") if isinstance(dtype, np.dtype) and is_half(dtype) else dtype
+
+
+def _widen_array(array: Any) -> np.ndarray:
+    array = np.asarray(array)
+    return array.astype(_widen_dtype(array.dtype), copy=False)
+
+
+def _widen_node(node: Node) -> Node:
+    """Return a node that computes in float32 what ``node`` computes in 16 bits. Its operands are
+    those of ``node``."""
+    types = [(v.shape, _widen_dtype(v.dtype)) for v in node.outputs]
+    params = {name: _widen_dtype(param) for name, param in node.params.items()}
+    return make_node(node.op, node.inputs, types, params, meaning=node.meaning)
 
 
 def _multiply_in_order(factors: Any, axes: Sequence[int], order: int) -> np.ndarray:

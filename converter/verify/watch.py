@@ -18,6 +18,7 @@ from converter.pipeline.passes import distinct_passes
 from converter.verify.elements import Judge, first_position
 from converter.verify.noise import PerturbedEvaluation
 from converter.verify.sessions import iter_sessions, run_sample
+from converter.verify.step_by_step import LegalEvaluator
 
 EVALUATION_ERRORS = (AssertionError, IndexError, KeyError, TypeError, ValueError)
 """Errors that the evaluation of a malformed graph raises."""
@@ -76,7 +77,8 @@ class PassChecker:
         noise = PerturbedEvaluation(retrace, retrace)
         self._params = noise.params
         self._function = function
-        self._judges = [Judge(noise, inputs, name, function) for name, inputs in samples]
+        evaluator = LegalEvaluator(function)
+        self._judges = [Judge(noise, inputs, name, function, evaluator) for name, inputs in samples]
         self._eliminated: set[Op] = set()
 
     def __call__(self, name: str, graph: Graph) -> None:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 import converter
-from converter.verify.step_by_step import evaluate_legally
+from converter.verify.step_by_step import LegalEvaluator
 from tests.forms.errors import ANY, IN_JAX, IN_ONNX_RUNTIME
 from tests.forms.program import Program, function
 from tests.fuzz.reach import Reach
@@ -176,7 +176,7 @@ def _concern_infinite(export: converter.Export) -> bool:
 def _meets_infinities(program: Program, difference: converter.Difference) -> bool:
     """Return whether a step of the program reads or returns an infinity or NaN on the inputs of a
     difference."""
-    results = evaluate_legally(_compiled(program), difference.inputs)
+    results = LegalEvaluator(_compiled(program)).evaluate(difference.inputs)
     return results is None or not results.is_finite
 
 

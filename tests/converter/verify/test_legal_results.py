@@ -13,7 +13,7 @@ from jax import lax
 
 import converter
 from converter.model.verdict import LEVELS
-from converter.verify.step_by_step import evaluate_legally
+from converter.verify.step_by_step import LegalEvaluator
 
 X = np.float32([0.5, 1, 2])
 
@@ -43,7 +43,7 @@ TWO_RESULTS = {
 @pytest.mark.parametrize("name", TWO_RESULTS)
 def test_either_result_passes_and_others_fail(name):
     fn = jax.jit(TWO_RESULTS[name])
-    first, *_, last = evaluate_legally(fn, [X]).evaluations
+    first, *_, last = LegalEvaluator(fn).evaluate([X]).evaluations
     assert not np.allclose(first, last, rtol=1e-3, atol=0, equal_nan=True)
     export = converter.to_onnx(fn, [X])
     assert converter.check(export, fn, [X]).passed
@@ -130,6 +130,43 @@ def test_products_may_have_any_order(dtype):
     assert verdict.differences and not any(d.open for d in verdict.differences)
 
 
+def hide_every_score(x):
+    """Return weights of scores that are all hidden. They are equal in float16, since the scores are
+    absorbed, and the softmax of the scores with more precise sums."""
+    return jax.nn.softmax(x + jnp.finfo(x.dtype).min)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_results_may_be_kept_in_float32(dtype):
+    """ONNX Runtime computes nodes of float16 in float32 and does not round between them."""
+    x = X.astype(dtype)
+    first, *_ = LegalEvaluator(hide_every_score).evaluate([x]).evaluations
+    assert len({*map(float, first[0])}) == 1
+    scores = jax.nn.softmax(x.astype("float32")).astype(dtype)
+    equal, precise, wrong = (
+        converter.to_onnx(lambda x, y=y: x * 0 + jnp.asarray(y, dtype), [x])
+        for y in (1 / 3, scores, 0.5)
+    )
+    retrace = converter.to_onnx(hide_every_score, [x]).retrace
+    results = [
+        converter.check(replace(export, retrace=retrace), hide_every_score, [x]).passed
+        for export in (equal, precise, wrong)
+    ]
+    assert results == [True, dtype == "float16", False]
+
+
+def test_conversions_round_in_every_evaluation():
+    """A conversion to float16 that the function asks for is never left out."""
+
+    def absorb(x):
+        return (x * 1024 + 0.25).astype("float16").astype("float32") - x * 1024
+
+    wrong = converter.to_onnx(lambda x: x * 0 + 0.25, [X])
+    retrace = converter.to_onnx(absorb, [X]).retrace
+    verdict = converter.check(replace(wrong, retrace=retrace), absorb, [X])
+    assert verdict.differences and not any(d.open for d in verdict.differences)
+
+
 LARGE = [100, 2, 3]
 FACTORS = np.float32([1e-25, 1e-25, 1e25, 1e25])
 WRONG = {
@@ -179,3 +216,16 @@ def test_windows_of_equals_are_open():
     wrong = converter.to_onnx(lambda x, y: slope(x, y) * 1.001, [(2, 2, 6)] * 2)
     verdict = converter.check(replace(wrong, retrace=export.retrace), jax.jit(slope))
     assert any(not d.open for d in verdict.differences)
+
+
+def test_a_function_is_traced_once_for_inputs_of_the_same_shape():
+    calls = []
+
+    def double(x):
+        calls.append(x.shape)
+        return x * 2
+
+    evaluator = LegalEvaluator(double)
+    for x in (X, X + 1, X[:2], X[1:]):
+        np.testing.assert_array_equal(evaluator.evaluate([x]).evaluations[0][0], x * 2)
+    assert calls == [(3,), (2,)]
