@@ -15,6 +15,7 @@ class Tolerance:
         units: largest difference of two floats, in units in the last place of the expected number.
         magnitude: the units are at least those of this number.
         of_largest: whether the units are at least those of the largest finite number of the array.
+        absolute: difference of two floats that is accepted besides the units.
         zero_signs: whether 0.0 and -0.0 differ, and numbers of different signs within ``units``.
         subnormals: whether numbers below the smallest normal one are distinguished from zero. XLA
             flushes them to zero.
@@ -23,6 +24,7 @@ class Tolerance:
     units: float = 0.0
     magnitude: float = 0.0
     of_largest: bool = False
+    absolute: float = 0.0
     zero_signs: bool = True
     subnormals: bool = True
 
@@ -69,7 +71,8 @@ def describe_difference(
 def count_units(
     actual: np.ndarray, expected: np.ndarray, tolerance: Tolerance = EXACT
 ) -> np.ndarray:
-    """Return the difference of each element in the units that ``tolerance`` defines.
+    """Return the difference of each element in the units that ``tolerance`` defines, without the
+    absolute difference that it accepts.
 
     The difference is infinite where only one of the two is a number, or where integers differ. The
     sign of zero does not count.
@@ -86,7 +89,7 @@ def count_units(
     size = np.maximum(magnitudes, max(tolerance.magnitude, largest, tiny))
     unit = np.ldexp(float(limits.eps), np.frexp(size)[1] - 1)
     with np.errstate(all="ignore"):
-        distances = np.abs(a - b) / unit
+        distances = np.maximum(np.abs(a - b) - tolerance.absolute, 0.0) / unit
         is_same = (a == b) | (np.isnan(a) & np.isnan(b))
     return np.where(is_same, 0.0, np.where(np.isnan(distances), np.inf, distances))
 

@@ -21,8 +21,9 @@ from converter.model.verdict import Level
 from converter.verify.sessions import NO_SPINNING, run, session
 from tests.arrays import Tolerance, describe_difference
 
-# The largest error of a few roundings, by dtype, relative to the largest value of an output.
-TOLERANCE = {"float64": 1e-14, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}
+UNITS = {"float64": 96, "float32": 64, "float16": 8, "bfloat16": 8}
+"""The largest error of a few roundings by dtype, in units in the last place of the largest element
+of an output."""
 HALVES = ("float16", "bfloat16")
 # Sizes of the named dimensions when a case runs.
 SIZES = {"B": 3, "N": 5, "C": 2, "H": 9, "W": 11}
@@ -204,21 +205,14 @@ def assert_agrees(case: Case, actual: Any, accepted: Sequence[np.ndarray], name:
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float = 1.0, name: str = "") -> None:
-    """Assert that integers and booleans are equal, and that floats agree within ``tolerance`` times
-    the dtype's tolerance. NaN and infinities must be at the same positions. ``name`` names the
+    """Assert that integers and Booleans are equal, and that floats agree within ``tolerance`` times
+    the units of their dtype. NaN and infinities must be at the same positions. ``name`` names the
     array in the message."""
     actual, expected = np.asarray(actual), np.asarray(expected)
-    assert actual.dtype == expected.dtype, f"{name}: {actual.dtype}, not {expected.dtype}"
-    assert actual.shape == expected.shape, f"{name}: {actual.shape}, not {expected.shape}"
-    if expected.dtype.kind in "biu":
-        np.testing.assert_array_equal(actual, expected, err_msg=name)
-        return
-    unit = TOLERANCE[expected.dtype.name] * tolerance
-    with np.errstate(invalid="ignore"):  # signalling NaN
-        actual, expected = (a.astype(np.float64) for a in (actual, expected))
-    finite = expected[np.isfinite(expected)]
-    scale = max(1.0, float(np.abs(finite).max(initial=0)))
-    np.testing.assert_allclose(actual, expected, rtol=unit, atol=unit * scale, err_msg=name)
+    units = UNITS.get(expected.dtype.name, 0.0) * tolerance
+    limits = Tolerance(units, magnitude=1.0, of_largest=True, zero_signs=False)
+    complaint = describe_difference(actual, expected, limits)
+    assert not complaint, f"{name}: {complaint}"
 
 
 def inputs(specs: Sequence[Spec]) -> list[np.ndarray]:

@@ -12,6 +12,8 @@ from jax import lax
 from converter.frontend.trace import trace
 from converter.ir import Value, make_node, ops
 from converter.ir.evaluation import compute_array, run_node, use_precision_of
+from tests.arrays import describe_difference
+from tests.conformance import within_units
 from tests.programs.primitives import ALL, BINARY, UNARY, edges, supported_functions
 
 DTYPES = tuple(dtype for dtype in ALL if dtype != "bfloat16")
@@ -38,15 +40,9 @@ def assert_agrees_with_jax(node, args, units=0):
     actual = compute_array(node.out, lambda value: leaves[id(value)])
     with use_precision_of([node]):
         expected = np.asarray(run_node(node, [jnp.asarray(a) for a in args], {})[0])
-    assert actual.dtype == expected.dtype == node.out.dtype
-    assert actual.shape == expected.shape == node.out.shape
-    if expected.dtype.kind != "f":
-        np.testing.assert_array_equal(actual, expected, err_msg=str(node))
-        return
-    info = np.finfo(expected.dtype)
-    # XLA flushes numbers below the smallest normal number to zero.
-    tolerances = {"rtol": units * float(info.eps), "atol": float(info.smallest_normal)}
-    np.testing.assert_allclose(actual, expected, **tolerances, err_msg=str(node))
+    assert (node.out.shape, node.out.dtype) == (expected.shape, expected.dtype)
+    complaint = describe_difference(actual, expected, within_units(units))
+    assert not complaint, f"{node}: {complaint}"
 
 
 def trace_node(fn, *arrays):

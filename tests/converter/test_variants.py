@@ -14,7 +14,8 @@ import pytest
 
 import converter
 from converter.ir.evaluation import evaluate
-from tests.conformance import TOLERANCE
+from tests.arrays import Tolerance, describe_difference
+from tests.conformance import UNITS
 from tests.converter.variants import STRUCTURES, Structure, choices, covering
 
 COVERING = [(name, c) for name, s in STRUCTURES.items() for c in covering(s.table, seed=1)]
@@ -52,10 +53,9 @@ def assert_fused_or_reported(
 
 def assert_near(results: Iterable[Any], expected: Sequence[Any], dtype: Any) -> None:
     """Assert that arrays agree within the tolerance of a dtype, relative to the largest element."""
-    tolerance = TOLERANCE[jnp.dtype(dtype).name]
+    limits = Tolerance(UNITS[jnp.dtype(dtype).name], of_largest=True, zero_signs=False)
     for actual, reference in zip(results, expected, strict=True):
-        a, b = (np.asarray(y, np.float64) for y in (actual, reference))
-        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
+        assert not describe_difference(np.asarray(actual), np.asarray(reference), limits)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from converter.ir.complex_pairs import pack_complex
 from converter.opsets import OLDEST_RUNTIME, is_older
 from converter.targets import find_target
-from tests.conformance import RUNS, TOLERANCE, inputs, results
+from tests.conformance import RUNS, UNITS, inputs, results
 from tests.judges.habits import TABLES
 from tests.onnxruntimes import FOLDER, VERSIONS, find_python, run_all, store_case
 from tests.onnxruntimes.table import build_files
@@ -72,7 +72,8 @@ def test_programs(subject, version, tmp_path):
             export = case.export(min(case.opsets[-1], newest), target=target)
         stem = re.sub(r"\W+", "-", case.name)
         ir.save(export.model, tmp_path / f"{stem}.onnx")
-        floats = (TOLERANCE[w.dtype.name] for w in expected if w.dtype.kind == "f")
+        types = {array.dtype for array in expected if array.dtype.kind == "f"}
+        floats = (UNITS[dtype.name] * float(np.finfo(dtype).eps) for dtype in types)
         store_case(tmp_path, stem, arrays, expected, max(floats, default=0) * case.tolerance)
     faults = {name: text for name, text in run_all(version, tmp_path).items() if text}
     assert not faults

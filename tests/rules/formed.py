@@ -25,10 +25,11 @@ from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.pipeline.passes import distinct_passes
 from converter.pipeline.settings import PassSettings
+from tests.arrays import describe_difference
 from tests.forms.draw import Limits, draw
 from tests.forms.program import Program, Spec, function
 from tests.rules.programs import numbers
-from tests.rules.prove import Case, Memo, Sweep, differs, evaluate_graph, sweep_rules
+from tests.rules.prove import Case, Memo, Sweep, evaluate_graph, sweep_rules, tolerance_of
 
 SIZE = 3
 """The size of named dimensions."""
@@ -262,8 +263,9 @@ def compare_at(state: State, rules: Mapping[Op, Rule], position: int, case: Case
 def _first_difference(
     old: Sequence[np.ndarray], new: Sequence[np.ndarray], case: Case, error: float = 0
 ) -> str:
-    pairs = zip(old, new, strict=True)
-    return next((c for x, y in pairs if (c := differs(x, y, case, ERRORS * error))), "")
+    tolerance = tolerance_of(case, ERRORS * error)
+    pairs = zip(new, old, strict=True)
+    return next((text for x, y in pairs if (text := describe_difference(x, y, tolerance))), "")
 
 
 def _apply_to(graph: Graph, node: Node, rules: Mapping[Op, Rule]) -> list[Value]:

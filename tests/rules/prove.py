@@ -7,18 +7,17 @@ from random import Random
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from converter.fuse.match import Recogniser, recogniser_rules
 from converter.ir import Graph, Node, dims, ops
-from converter.ir.dtypes import is_float
 from converter.ir.evaluation import CONTROL_EVALUATIONS, evaluate_bounded, run_eagerly, run_node
 from converter.ir.op import Op
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.verify import step_by_step
+from tests.arrays import Tolerance, describe_difference
 from tests.rules.programs import Drawn, Expr
 
 Step = Callable[[Graph], object]
@@ -36,10 +35,9 @@ class Case:
     except for ``units`` in the last place of the largest element, or of 1, and except for the signs
     of zeros if ``zeros`` is set, because XLA does not keep them. ``units_of_forms`` is the limit
     for programs of `tests.forms`, if it is larger: they add up numbers that are not small integers.
-    ``enough`` is the number of
-    programs in which the rule must apply, if few programs are critical. ``since`` is the first
-    version of JAX that can trace the programs. ``finite`` is set if the rule may give other results
-    for NaN and infinities.
+    ``enough`` is the number of programs in which the rule must apply, if few programs are critical.
+    ``since`` is the first version of JAX that can trace the programs. ``finite`` is set if the rule
+    may give other results for NaN and infinities.
     """
 
     draw: Draw | None
@@ -156,7 +154,7 @@ def keeps_numbers(case: Case, apply: Step, drawn: Drawn) -> bool:
     ]
     assert not not_evaluated, f"JAX cannot evaluate {not_evaluated}"
     for expected, actual in zip(numbers_of(original, drawn), numbers_of(graph, drawn), strict=True):
-        complaint = differs(expected, actual, case)
+        complaint = describe_difference(actual, expected, tolerance_of(case))
         assert not complaint, (
             f"{complaint}\n{text}\nbecomes\n{graph}\nof {drawn.inputs}, {drawn.params}"
         )
@@ -221,23 +219,9 @@ def _run_concrete(node: Node, args: Sequence[Any], sizes: Any) -> list[Any]:
     return run_eagerly(node, args, sizes)
 
 
-def differs(old: np.ndarray, new: np.ndarray, case: Case, error: float = 0) -> str:
-    """Return a sentence about how two arrays differ, or an empty one if they do not.
-
-    Floats that need not be equal may also differ by ``error``.
-    """
-    if (old.shape, old.dtype) != (new.shape, new.dtype):
-        return f"{old.dtype}{list(old.shape)} is {new.dtype}{list(new.shape)}"
-    if not is_float(old.dtype):
-        return "" if np.array_equal(old, new) else f"{old} is {new}"
-    old_wide, new_wide = old.astype(np.float64), new.astype(np.float64)
-    if case.units:
-        scale = np.max(np.abs(old_wide), where=np.isfinite(old_wide), initial=1)
-        unit = float(jnp.finfo(old.dtype).eps)
-        is_near = np.isclose(
-            old_wide, new_wide, rtol=0, atol=case.units * unit * scale + error, equal_nan=True
-        )
-        return "" if is_near.all() else f"{old} is {new}"
-    signs = case.zeros | (np.signbit(old_wide) == np.signbit(new_wide)) | np.isnan(old_wide)
-    is_same = ((old_wide == new_wide) & signs) | (np.isnan(old_wide) & np.isnan(new_wide))
-    return "" if is_same.all() else f"{old} is {new}"
+def tolerance_of(case: Case, error: float = 0.0) -> Tolerance:
+    """Return the differences that a case allows. Floats that need not be equal may also differ by
+    ``error``."""
+    if not case.units:
+        return Tolerance(zero_signs=not case.zeros)
+    return Tolerance(case.units, magnitude=1, of_largest=True, absolute=error, zero_signs=False)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import converter
 from converter.model.results import Export
 from converter.model.verdict import Level
 from converter.verify.sessions import run, session
+from tests.arrays import Tolerance, count_units
 from tests.converter.operators.programs import Program
 
 PLANTED = {
@@ -95,23 +97,17 @@ def find_differences(
         for i in np.argwhere(actual != expected)[:1]:
             yield ("integer", "integer"), f"{actual[tuple(i)]}, not {expected[tuple(i)]}"
         return
-    actual_wide, expected_wide = actual.astype(np.float64), expected.astype(np.float64)
-    largest = np.max(np.abs(expected_wide), where=np.isfinite(expected_wide), initial=1)
-    is_same = (actual_wide == expected_wide) | (np.isnan(actual_wide) & np.isnan(expected_wide))
-    are_finite = np.isfinite(actual_wide) & np.isfinite(expected_wide)
-    difference = np.subtract(
-        actual_wide, expected_wide, where=are_finite, out=np.full(actual_wide.shape, np.inf)
-    )
-    is_near = np.abs(difference) <= digits * largest
+    tolerance = Tolerance(digits / float(jnp.finfo(expected.dtype).eps), 1.0, of_largest=True)
+    is_other = count_units(actual, expected, tolerance) > tolerance.units
     kinds = set[Kind]()
-    for i in map(tuple, np.argwhere(~(is_same | is_near))):
-        kind = kind_of(expected_wide[i]), kind_of(actual_wide[i])
+    for i in map(tuple, np.argwhere(is_other)):
+        kind = kind_of(expected[i]), kind_of(actual[i])
         if kind not in kinds:
             kinds.add(kind)
-            yield kind, f"{actual_wide[i]}, not {expected_wide[i]} at {list(map(int, i))}"
+            yield kind, f"{actual[i]}, not {expected[i]} at {list(map(int, i))}"
 
 
-def kind_of(number: float) -> str:
+def kind_of(number: Any) -> str:
     """Return "NaN", "infinity" or "number"."""
     if np.isnan(number):
         return "NaN"
