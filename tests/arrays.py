@@ -81,7 +81,8 @@ def count_units(
         return np.where(actual == expected, 0.0, np.inf)
     limits = jnp.finfo(expected.dtype)
     tiny = float(limits.smallest_normal)
-    a, b = (x.astype(np.float64) for x in (actual, expected))
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        a, b = (x.astype(np.float64) for x in (actual, expected))
     if not tolerance.subnormals:
         a, b = (np.where(np.abs(x) < 1.01 * tiny, 0.0, x) for x in (a, b))
     magnitudes = np.where(np.isfinite(b), np.abs(b), 0.0)
