@@ -91,7 +91,8 @@ JUDGED = {
     "right if order": one_step(
         "jnp.prod(jnp.tile(jnp.concatenate([x0[:1] * 0, x0 * 0 + 3e38]), 8))"
     ),
-    "open": one_step("jax.nn.softmax((x0 * 0 + 300).astype('float16') ** 2)"),
+    "right if float16": one_step("jax.nn.softmax((x0 * 0 + 300).astype('float16') ** 2)"),
+    "open": one_step("jax.nn.standardize(x0 * 1e15 + 2e19)"),
 }
 """Programs whose files differ from JAX, by the kind of their outcome and the reason."""
 
