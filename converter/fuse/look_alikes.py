@@ -4,6 +4,7 @@ Nothing is proved here. The report contains the reason why a recogniser did not 
 says that no recogniser knows this spelling.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -24,6 +25,7 @@ from converter.fuse.polynomials import EQUAL
 from converter.fuse.reductions import match_reduction
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.axes import View, view_of
+from converter.ir.dims import Shape
 from converter.ir.moves import look_through
 from converter.ir.scalars import named_size
 
@@ -104,8 +106,9 @@ def find_rms_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[t
     """Yield the near misses of RMS norm: the node of the root, and why the norm was not matched.
 
     A near miss is a value that is divided by, or multiplied with, a root or power of its own mean
-    square: ``x / sqrt(mean(x²))``. If that value is a difference, such as ``x - mean(x)``, the node
-    is left to `find_layer_norm_look_alikes`. ``graph`` is the graph after the recognisers have run.
+    square: ``x / sqrt(mean(x²))``, or ``x / sqrt(sum(x²)) * sqrt(n)`` for ``n`` elements. If that
+    value is a difference, such as ``x - mean(x)``, the node is left to
+    `find_layer_norm_look_alikes`. ``graph`` is the graph after the recognisers have run.
     """
     return (
         (node, _explain_root(node))
@@ -138,19 +141,25 @@ def _find_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tupl
     """
     roots = [node for node in graph.walk() if node.op in (ops.rsqrt, ops.sqrt, ops.pow)]
     squared = [(node, _squared_value(peeled_view(node.inputs[0]), context)) for node in roots]
-    readers = _readers(graph) if any(mean is not None for _, mean in squared) else {}
-    for node, mean in squared:
-        partner = None if mean is None else _find_partner(node, _uncentred(mean.base), readers)
-        if partner is not None:
-            yield node, look_through(view_of(partner), conversions="rounding").op() is ops.sub
+    readers = _readers(graph) if any(found is not None for _, found in squared) else {}
+    for node, found in squared:
+        if found is None:
+            continue
+        x, sizes = found
+        product = _find_product(node, _uncentred(x.base), readers)
+        if product is None or (
+            sizes and not _is_scaled_by_root(product[0], sizes, readers, context)
+        ):
+            continue
+        yield node, look_through(view_of(product[1]), conversions="rounding").op() is ops.sub
 
 
-def _squared_value(variance: View, context: MatchContext) -> View | None:
+def _squared_value(variance: View, context: MatchContext) -> tuple[View, Shape] | None:
     """Return x if ``variance`` is mean(x²), mean(x²) + eps or mean(x²) - mean(x)²; otherwise None.
 
     A maximum in place of the sum is matched too, such as max(mean(x²) - mean(x)², 0). What is added
     or subtracted is not examined. A mean here is a sum over an axis longer than one, times a factor
-    other than 1.
+    other than 1. If the factor is 1, the sizes of the axes are also returned, otherwise no sizes.
     """
     variance = look_through(variance, conversions="rounding")
     parts = operands(variance) if variance.op() in (ops.add, ops.max) else [variance]
@@ -159,14 +168,15 @@ def _squared_value(variance: View, context: MatchContext) -> View | None:
         product = read_factors(mean, context, conversions="rounding")
         is_scaled = bool(product.divisors) or abs(product.coefficient - 1) > EQUAL
         has_named_divisors = all(named_size(d.base) is not None for d in product.divisors)
-        if len(product.factors) != 1 or not has_named_divisors or not is_scaled:
+        if len(product.factors) != 1 or not has_named_divisors:
             continue
         summed = match_reduction(product.factors[0], ops.reduce_sum)
         if summed is None or exponent(summed.view) != 2:
             continue
         if any(not dims.is_same_dim(size, 1) for size in summed.sizes):
             root = operand(summed.view, 0, conversions="rounding")
-            return operand(root, 0) if root.op() is ops.abs else root
+            x = operand(root, 0) if root.op() is ops.abs else root
+            return x, () if is_scaled else tuple(summed.sizes)
     return None
 
 
@@ -179,8 +189,28 @@ def _readers(graph: Graph) -> dict[int, list[Node]]:
     return table
 
 
-def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> Value | None:
-    """Return the operand that a root divides or multiplies, if it is ``source`` or ``source - y``.
+def _is_scaled_by_root(
+    node: Node, sizes: Shape, readers: dict[int, list[Node]], context: MatchContext
+) -> bool:
+    """Return True if a product has the factor sqrt(n), where n is the number of elements of an
+    array of these sizes.
+
+    ``node`` is an operation of the product. The operations that only read its result belong to it.
+    ``readers`` contains the nodes that read each value, by the value's id.
+    """
+    while len(later := readers.get(id(node.out), [])) == 1 and later[0].op in (ops.mul, ops.div):
+        node = later[0]
+    if not dims.all_static(sizes):
+        return False
+    factor = read_factors(view_of(node.out), context, conversions="rounding").coefficient
+    return abs(abs(factor) / math.sqrt(math.prod(map(int, sizes))) - 1) <= EQUAL
+
+
+def _find_product(
+    root: Node, source: Value, readers: dict[int, list[Node]]
+) -> tuple[Node, Value] | None:
+    """Return the node in which a root divides or multiplies ``source`` or ``source - y``, and this
+    operand.
 
     The root may pass through elementwise operations and operations that move elements before the
     product or quotient. Return None if no such operand is found within `DEEPEST_SEARCH` nodes.
@@ -189,13 +219,21 @@ def _find_partner(root: Node, source: Value, readers: dict[int, list[Node]]) -> 
     visited, queue = {id(root)}, [root]
     for node in islice(iter(queue), DEEPEST_SEARCH):
         for reader in readers.get(id(node.out), ()):
-            matches = [v for v in reader.inputs if v is not node.out and _uncentred(v) is source]
+            partners = [_without_number(v) for v in reader.inputs if v is not node.out]
+            matches = [v for v in partners if _uncentred(v) is source]
             if matches and reader.op in (ops.mul, ops.div):
-                return matches[0]
+                return reader, matches[0]
             if (reader.op.elementwise or reader.op in CARRIERS) and id(reader) not in visited:
                 visited.add(id(reader))
                 queue.append(reader)
     return None
+
+
+def _without_number(value: Value) -> Value:
+    """Return x if the value is a product of x and a known number, otherwise the value itself."""
+    node = value.producer_if(ops.mul)
+    others = [] if node is None else [v for v in node.inputs if bound_scalar(v) is None]
+    return others[0] if len(others) == 1 else value
 
 
 def _uncentred(value: Value) -> Value:

@@ -73,6 +73,11 @@ def simple_norm(x):
     return x * lax.rsqrt(variance + 1e-6) * jnp.arange(1.0, 9.0)[:, None]
 
 
+def length(x):
+    """Return the Euclidean norm of each row."""
+    return jnp.linalg.norm(x, axis=-1, keepdims=True)
+
+
 def zeroed_by_another(q, k, v, mask):
     masked = jnp.where(mask > 0, scores(q, k), -1e9)
     return attend(jnp.where(mask > 0.5, jax.nn.softmax(masked, axis=-1), 0), v)
@@ -177,8 +182,13 @@ MISSES = {
             ((3, 8),),
             "ddof",
         ),
+        (lambda x: 8**0.5 * centre(x) / length(centre(x)), ((3, 8),), "no epsilon is added"),
     ],
-    "RMSNormalization": [(simple_norm, ((3, 8, 5),), "squared only")],
+    "RMSNormalization": [
+        (simple_norm, ((3, 8, 5),), "squared only"),
+        (lambda x: x / length(x) * 5**0.5, ((3, 8, 5),), "no epsilon is added"),
+        (lambda x: x * 5**0.5 / jnp.maximum(length(x), 1e-6), ((3, 8, 5),), "no epsilon"),
+    ],
 }
 
 # ------------------------------------------------------------------ near misses without a reason
