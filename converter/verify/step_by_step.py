@@ -162,7 +162,7 @@ class LegalEvaluator:
             if stepped.has_choice:
                 others = _Steps(nan_sign=-1.0, order=1), _Steps(nan_sign=-1.0, order=-1)
                 evaluations += [steps.run(graph, arrays) for steps in others]
-            if any(is_half(v.dtype) for node in all_nodes(graph) for v in node.outputs):
+            if any(_is_half(v.dtype) for node in all_nodes(graph) for v in node.outputs):
                 evaluations.append(_Steps(nan_sign=1.0, keeps_float32=True).run(graph, arrays))
             with use_precision_of(all_nodes(graph)):
                 evaluations.append([np.asarray(y) for y in compiled(arrays)])
@@ -246,7 +246,7 @@ class _Steps:
             node, args = _widen_node(node), [_widen_array(x) for x in args]
         else:
             types = [value.dtype for value in node.inputs]
-            args = [np.asarray(x).astype(t) for x, t in zip(args, types, strict=True)]
+            args = [np.asarray(x).astype(t, copy=False) for x, t in zip(args, types, strict=True)]
         # numpy's power is a square root for an exponent of one half, which is NaN for -inf.
         return (run_node if node.op is ops.pow else run_eagerly)(node, args, sizes)
 
@@ -263,14 +263,14 @@ class _Steps:
         return np.where(is_nan, np.copysign(array, array.dtype.type(self.nan_sign)), array)
 
 
-def is_half(dtype: np.dtype) -> bool:
+def _is_half(dtype: np.dtype) -> bool:
     """Return True for the floats of 16 bits, float16 and bfloat16."""
     return is_float(dtype) and dtype.itemsize == 2
 
 
 def _widen_dtype(dtype: Any) -> Any:
     """Return float32 for a float of 16 bits. Anything else is returned unchanged."""
-    return np.dtype("float32") if isinstance(dtype, np.dtype) and is_half(dtype) else dtype
+    return np.dtype("float32") if isinstance(dtype, np.dtype) and _is_half(dtype) else dtype
 
 
 def _widen_array(array: Any) -> np.ndarray:
