@@ -255,6 +255,22 @@ def _drop_empty_scan(node: Node, editor: Editor) -> Sequence[Value] | None:
     return [*node.inputs[:count], *empty]
 
 
+def _take_only_branch(node: Node, editor: Editor) -> Sequence[Value] | None:
+    """Return the results of the branch that a conditional runs for every input. Return None if its
+    index can select several branches.
+
+    An optimizer that replaces an ``If`` with a constant condition may crash on another ``If``
+    inside of it: ONNX Runtime 1.31.1 does.
+    """
+    branches, bounds = list(node.bodies.values()), known_range(node.inputs[0])
+    first, last = (min(max(end, 0), len(branches) - 1) for end in (bounds.low, bounds.high))
+    if first != last:
+        return None
+    # A branch has no inputs: its nodes read the values around the conditional.
+    editor.nodes.extend(branches[int(first)].nodes)
+    return branches[int(first)].outputs
+
+
 RULES: dict[Op, Rule] = {
     **dict.fromkeys(NEUTRAL_NUMBERS, _drop_neutral),
     ops.sub: lambda node, editor: _drop_neutral(node, editor) or _fraction_of_bits(node, editor),
@@ -282,4 +298,5 @@ RULES: dict[Op, Rule] = {
     ),
     ops.select_and_scatter_add: fold_empty_scatter,
     ops.scan: _drop_empty_scan,
+    ops.cond: _take_only_branch,
 }

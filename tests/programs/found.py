@@ -59,6 +59,17 @@ def branch(index):
     return fn
 
 
+def branch_of_a_comparison(x):
+    """Return a function whose outer index is 1 for every input, and whose inner one is not."""
+
+    def scaled(y):
+        first = jnp.nonzero(y, size=1, fill_value=3)[0][0]
+        return lax.switch(first, [jnp.abs, lambda z: z * 7, jnp.zeros_like], y)
+
+    index = lax.cond(jnp.int32(x[0] == 0) < 5, lambda: 1, lambda: 3)
+    return lax.switch(index, [lambda y: y, scaled, lambda y: y * 2], x)
+
+
 def a_part_too(weights, x):
     ranges = jnp.ptp(weights[0], axis=(1, 2), keepdims=True)
     return ranges, jnp.split(ranges, [1], axis=2)[1]
@@ -241,6 +252,7 @@ PROGRAMS = [
     of_weights("scaled weight of ones", lambda w, x: w[0] / (abs(x) + 1) * 0.5, [()], [(1, 1, 1)]),
     Case("dilated sum that may not fit", dilated_sum, [("B",)], strict=True),
     Case("branch chosen by a number", branch(2), [(5, 6)]),
+    Case("branch chosen by a comparison", branch_of_a_comparison, [(6,)]),
     of_weights("branch chosen by a parameter", chosen_branch, [(5, 6)], [(3,)], tags={SAMPLES}),
     Case("turned output", turned_output, [(2, 4), (5, 2), (5,)], tags={SAMPLES}),
     Case("rotated float64", rotated, [((2, 4), F64)], x64=True),

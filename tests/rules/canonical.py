@@ -247,6 +247,21 @@ def looped(d: Drawn) -> list[Expr]:
     return [d.apply(lambda a, b, i=i: lax.scan(body, a, b)[i], x, xs) for i in range(2)]
 
 
+def branched(d: Drawn) -> Expr:
+    """Draw a conditional in another one, with an index that may have one value only."""
+    x, index = d.input((2,), "float32"), d.input((), "int32", [-1, 0, 1, 2, 5])
+    low, width, inner = d.integer(-2, 4), d.pick([0, 0, 1, 9]), d.chance()
+    scale = lambda y: y * 3  # noqa: E731
+
+    def run(a: Any, i: Any) -> Any:
+        def nested(y: Any) -> Any:
+            return lax.cond(y[0] > 0, scale, jnp.negative, y) if inner else y + 1
+
+        return lax.switch(jnp.clip(i, low, low + width), [jnp.abs, nested, scale], a)
+
+    return d.apply(run, x, index)
+
+
 def by_hand(op: Op, change: Callable[[Any], Any] = lambda x: x, **params: Any) -> Case:
     """Return a case for a node that JAX does not trace, which computes `change` of its operand.
 
@@ -353,6 +368,7 @@ DRAWS: dict[Op, Draw] = {
     ops.reduce_window_min: windowed(lax.reduce_window_min_p.bind, 0),
     ops.select_and_scatter_add: select_and_scatter,
     ops.scan: looped,
+    ops.cond: branched,
 }
 
 ZEROS = (ops.add, ops.sub)
