@@ -6,7 +6,7 @@ quotients by products with reciprocals and `x / x` by 1, and flushes subnormal n
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -120,7 +120,8 @@ class LegalResults(NamedTuple):
         evaluations: the outputs of each evaluation. The first ones compute each node as IEEE 754
             defines it, with both signs of the NaN that operations return, and the factors of
             products in different orders. If there are numbers of 16 bits, one evaluation keeps the
-            results of their nodes in float32. In the last one, XLA compiles the graph as a whole.
+            results of their nodes in float32. In the last ones, XLA compiles the graph as a whole:
+            with constant arrays as constants, and as operands, as JAX passes weights.
         leaves_range: for each output, whether it depends on a node whose result is infinite, NaN or
             subnormal although none of its operands is.
         leaves_half_range: for each output, whether it depends on such a result in float16 or
@@ -146,7 +147,7 @@ class LegalEvaluator:
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self._fn = fn
-        self._traced: dict[tuple[Any, ...], tuple[Graph, Callable[..., Any]]] = {}
+        self._traced: dict[tuple[Any, ...], tuple[Graph, list[Callable[..., Any]]]] = {}
 
     def evaluate(self, inputs: Sequence[Any]) -> LegalResults | None:
         """Return the results for some inputs, which are arrays or PRNG keys.
@@ -165,7 +166,7 @@ class LegalEvaluator:
             if any(_is_half(v.dtype) for node in all_nodes(graph) for v in node.outputs):
                 evaluations.append(_Steps(nan_sign=1.0, keeps_float32=True).run(graph, arrays))
             with use_precision_of(all_nodes(graph)):
-                evaluations.append([np.asarray(y) for y in compiled(arrays)])
+                evaluations += [[np.asarray(y) for y in run(arrays)] for run in compiled]
         except (*DIMENSION_ERRORS, ConverterError, _StepLimitExceeded):
             return None
         sources = [_find_sources(graph, output) for output in graph.outputs]
@@ -176,8 +177,8 @@ class LegalEvaluator:
             stepped.is_finite,
         )
 
-    def _trace(self, inputs: Sequence[Any]) -> tuple[Graph, Callable[..., Any]]:
-        """Return the graph of the function, and a compiled evaluation of it, for the shapes of some
+    def _trace(self, inputs: Sequence[Any]) -> tuple[Graph, list[Callable[..., Any]]]:
+        """Return the graph of the function, and its compiled evaluations, for the shapes of some
         inputs."""
         examples = [x if is_key(x) else np.asarray(x) for x in inputs]
         types = tuple((x.shape, x.dtype) for x in examples)
@@ -187,8 +188,32 @@ class LegalEvaluator:
                 warnings.simplefilter("ignore")
                 graph = trace(self._fn, examples)
             drop_dead(graph)
-            self._traced[types] = graph, jax.jit(partial(evaluate, graph))
+            compiled: list[Callable[..., Any]] = [jax.jit(partial(evaluate, graph))]
+            open_graph, constants = _constants_as_inputs(graph)
+            if constants:
+                run = jax.jit(partial(evaluate, open_graph))
+                compiled.append(lambda arrays: run([*arrays, *constants]))
+            self._traced[types] = graph, compiled
         return self._traced[types]
+
+
+def _constants_as_inputs(graph: Graph) -> tuple[Graph, list[Any]]:
+    """Return a graph with further inputs in place of the constant arrays, and these arrays.
+
+    XLA simplifies products and quotients with constants in other ways. Scalars stay constants.
+    """
+    copy, inputs, arrays = graph.clone(), dict[int, Value](), list[Any]()
+
+    def as_input(value: Value) -> Value:
+        if value.const is None or not value.rank:
+            return value
+        if id(value) not in inputs:
+            inputs[id(value)] = Value(value.shape, value.dtype, kind="input")
+            arrays.append(value.const)
+        return inputs[id(value)]
+
+    copy.replace_operands(as_input)
+    return replace(copy, inputs=[*copy.inputs, *inputs.values()]), arrays
 
 
 @dataclass

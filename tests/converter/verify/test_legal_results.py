@@ -34,8 +34,21 @@ def divide_equal_exponentials(x):
     return large / large
 
 
+def hide_missing_elements(x):
+    """Return NaN, or 0 if a product with a converted Boolean is replaced by a selection. XLA does
+    not replace it if the Boolean is a constant."""
+    indices = jnp.asarray([0, 3, 1])
+    return jax.jit(lambda i: jnp.take(x, i) * (i < 3))(indices)
+
+
 TWO_RESULTS = {
-    fn.__name__: fn for fn in (divide_by_repeated, multiply_subnormals, divide_equal_exponentials)
+    fn.__name__: fn
+    for fn in (
+        divide_by_repeated,
+        multiply_subnormals,
+        divide_equal_exponentials,
+        hide_missing_elements,
+    )
 }
 """Functions that have one result node by node and another one compiled as a whole."""
 
