@@ -266,7 +266,9 @@ class Judge:
     def _legal_results(self) -> LegalResults | None:
         """The results of the function node by node and compiled as a whole; None if they are not
         known."""
-        return self._evaluator and self._evaluator.evaluate(self._original_inputs)
+        if self._evaluator is None:
+            return None
+        return self._evaluator.evaluate(self._original_inputs)
 
     @cached_property
     def _float64_outputs(self) -> list[np.ndarray] | None:
