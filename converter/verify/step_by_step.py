@@ -1,7 +1,8 @@
-"""Evaluate a graph node by node in numpy, with the loops and conditions of Python.
+"""Evaluate a graph node by node, with the loops and conditions of Python.
 
-Every node is one operation of IEEE 754. XLA compiles several nodes together instead: it replaces
-quotients by products with reciprocals and `x / x` by 1, and flushes subnormal numbers to zero.
+Every node is one operation of IEEE 754: it is computed in float64, and its result is rounded to the
+dtype. XLA compiles several nodes together instead: it replaces quotients by products with
+reciprocals and `x / x` by 1. It treats subnormal numbers of float32 as zero.
 """
 
 import warnings
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.errors import ConverterError
-from converter.frontend.array_forms import is_key, to_graph_array
+from converter.frontend.array_forms import DRAWING_PRIMITIVES, is_key, to_graph_array
 from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.frontend.trace import trace
 from converter.ir import Graph, Node, Value, dims, make_node, ops
@@ -40,8 +41,11 @@ MAX_STEPS = 20_000
 """Limit of the nodes of one evaluation, in which a node takes about 10 µs."""
 
 
-ROUNDING_OPS = (ops.convert_element_type, ops.bitcast_convert_type, ops.reduce_precision)
-"""Operations whose operands and results are rounded to their dtypes in every evaluation."""
+DTYPE_OPS = (
+    *(ops.convert_element_type, ops.bitcast_convert_type, ops.reduce_precision, ops.nextafter),
+    *map(ops.op_by_name, DRAWING_PRIMITIVES),
+)
+"""Operations that have other results in a wider dtype, also if these are rounded."""
 
 
 class _StepLimitExceeded(Exception):
@@ -248,8 +252,7 @@ class _Steps:
         """
         with np.errstate(all="ignore"):
             outputs = evaluate_bounded(graph, arrays, {}, self._apply, MAX_STEPS, CONTROL)[0]
-            types = [value.dtype for value in graph.outputs]
-            return [np.asarray(y).astype(t) for y, t in zip(outputs, types, strict=True)]
+            return _cast(outputs, graph.outputs)
 
     def _apply(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         self.count += 1
@@ -267,13 +270,10 @@ class _Steps:
         if node.op is ops.reduce_prod:
             self.has_choice = True
             return [_multiply_in_order(args[0], node.params["axes"], self.order)]
-        if self.keeps_float32 and node.op not in ROUNDING_OPS and not node.op.calls:
-            node, args = _widen_node(node), [_widen_array(x) for x in args]
-        else:
-            types = [value.dtype for value in node.inputs]
-            args = [np.asarray(x).astype(t, copy=False) for x, t in zip(args, types, strict=True)]
-        # numpy's power is a square root for an exponent of one half, which is NaN for -inf.
-        return (run_node if node.op is ops.pow else run_eagerly)(node, args, sizes)
+        if node.op in DTYPE_OPS or node.op.calls:
+            return run_eagerly(node, _cast(args, node.inputs), sizes)
+        kept = _widen_node(node, FLOAT32) if self.keeps_float32 else node
+        return _cast(_run_in_float64(kept, args, sizes), kept.outputs)
 
     def _set_nan_sign(self, node: Node, result: Any) -> Any:
         """Return the result of a node with the sign of this evaluation for NaN, if the node
@@ -293,22 +293,41 @@ def _is_half(dtype: np.dtype) -> bool:
     return is_float(dtype) and dtype.itemsize == 2
 
 
-def _widen_dtype(dtype: Any) -> Any:
-    """Return float32 for a float of 16 bits. Anything else is returned unchanged."""
-    return np.dtype("float32") if isinstance(dtype, np.dtype) and _is_half(dtype) else dtype
+FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 
 
-def _widen_array(array: Any) -> np.ndarray:
-    array = np.asarray(array)
-    return array.astype(_widen_dtype(array.dtype), copy=False)
+def _run_in_float64(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+    """Return the results of a node, which is computed in float64 if JAX can do that."""
+    # numpy's power is a square root for an exponent of one half, which is NaN for -inf.
+    run = run_node if node.op is ops.pow else run_eagerly
+    wide = _widen_node(node, FLOAT64)
+    try:
+        with use_precision_of([wide]):
+            return run(wide, _cast(args, wide.inputs), sizes)
+    except DIMENSION_ERRORS:
+        # Some operations contain a function of a given dtype, such as the reduction of `reduce`.
+        return run(node, _cast(args, node.inputs), sizes)
 
 
-def _widen_node(node: Node) -> Node:
-    """Return a node that computes in float32 what ``node`` computes in 16 bits. Its operands are
-    those of ``node``."""
-    types = [(v.shape, _widen_dtype(v.dtype)) for v in node.outputs]
-    params = {name: _widen_dtype(param) for name, param in node.params.items()}
-    return make_node(node.op, node.inputs, types, params, meaning=node.meaning)
+def _cast(arrays: Sequence[Any], values: Sequence[Value]) -> list[Any]:
+    """Return the arrays in the dtypes of some values."""
+    return [np.asarray(x).astype(v.dtype, copy=False) for x, v in zip(arrays, values, strict=True)]
+
+
+def _widen_dtype(dtype: Any, wider: np.dtype) -> Any:
+    """Return ``wider`` for a float of 16 bits or more that is narrower. Anything else is returned
+    unchanged."""
+    is_narrow = isinstance(dtype, np.dtype) and is_float(dtype)
+    return wider if is_narrow and 1 < dtype.itemsize < wider.itemsize else dtype
+
+
+def _widen_node(node: Node, wider: np.dtype) -> Node:
+    """Return a node that computes in the dtype ``wider`` what ``node`` computes in narrower
+    floats. Its operands belong to no graph."""
+    inputs = [Value(v.shape, _widen_dtype(v.dtype, wider), kind="input") for v in node.inputs]
+    types = [(v.shape, _widen_dtype(v.dtype, wider)) for v in node.outputs]
+    params = {name: _widen_dtype(param, wider) for name, param in node.params.items()}
+    return make_node(node.op, inputs, types, params, meaning=node.meaning)
 
 
 def _multiply_in_order(factors: Any, axes: Sequence[int], order: int) -> np.ndarray:

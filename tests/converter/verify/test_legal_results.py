@@ -14,6 +14,8 @@ from jax import lax
 import converter
 from converter.model.verdict import LEVELS
 from converter.verify.step_by_step import LegalEvaluator
+from tests.conformance import all_results, assert_agrees, inputs
+from tests.programs.table import PROGRAMS
 
 X = np.float32([0.5, 1, 2])
 
@@ -229,6 +231,32 @@ def test_windows_of_equals_are_open():
     wrong = converter.to_onnx(lambda x, y: slope(x, y) * 1.001, [(2, 2, 6)] * 2)
     verdict = converter.check(replace(wrong, retrace=export.retrace), jax.jit(slope))
     assert any(not d.open for d in verdict.differences)
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS][::80])
+def test_evaluations_of_ordinary_numbers_agree_with_jax(name):
+    case = PROGRAMS[name]
+    with jax.enable_x64(case.x64):
+        operands = inputs(case.specs)
+        references = all_results(case, operands)
+        legal = LegalEvaluator(case.call).evaluate(operands)
+    for outputs in legal.evaluations:
+        for actual, accepted in zip(outputs, references, strict=True):
+            assert_agrees(case, actual, accepted, name)
+
+
+def test_subnormal_numbers_may_be_zero():
+    """XLA flushes the subnormal weight to zero, and so the largest is the first of equals."""
+
+    def find_largest(x):
+        return jnp.argmax(jax.nn.softmax(x, 1) @ jnp.eye(3), axis=0)
+
+    x = np.float32([[0, -200, 0], [0, -94, 0], [0, -200, 0]])
+    assert np.asarray(find_largest(x)).tolist() == [0, 0, 0]
+    export = converter.to_onnx(find_largest, [x])
+    assert converter.check(export, find_largest, [x]).passed
+    wrong = converter.to_onnx(lambda x: find_largest(x) + 1, [x]).model
+    assert not converter.check(wrong, find_largest, [x]).passed
 
 
 def test_a_function_is_traced_once_for_inputs_of_the_same_shape():
