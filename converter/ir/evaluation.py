@@ -78,14 +78,21 @@ def run_eagerly(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
 
     JAX evaluates it if the operation has no numpy function, or none for these dtypes.
     """
-    numpy_function, kinds = node.op.numpy, set("f" if node.op.divides else "biuf")
-    if numpy_function is None or not {v.dtype.kind for v in (*node.inputs, *node.outputs)} <= kinds:
+    numpy_function = node.op.numpy
+    if numpy_function is None or not runs_in_numpy(node):
         with use_precision_of([node]):
             return [np.asarray(r) for r in run_node(node, args, sizes)]
     params = dims.substitute_sizes(node.params, sizes)
     with np.errstate(all="ignore"):
         result = np.asarray(numpy_function(*map(np.asarray, args), **params))
     return [result.astype(node.out.dtype, copy=False)]
+
+
+def runs_in_numpy(node: Node) -> bool:
+    """Return True if the operation of a node has a numpy function for the dtypes of the node."""
+    kinds = set("f" if node.op.divides else "biuf")
+    types = {v.dtype.kind for v in (*node.inputs, *node.outputs)}
+    return node.op.numpy is not None and types <= kinds
 
 
 def evaluate(

@@ -300,29 +300,39 @@ class Case:
         return self.last_comparisons
 
     def _compare_outputs(self, actual: dict[str, np.ndarray]) -> list[OutputComparison]:
-        """Return the comparison of each output of one run with JAX."""
-        return [self._compare_output(i, name, x) for i, (name, x) in enumerate(actual.items())]
+        """Return the comparison of each output of one run with JAX.
+
+        Raises:
+            CheckError: the shape or the dtype of an output is not that of JAX.
+        """
+        arrays = list(actual.values())
+        pairs = zip(self.expected, arrays, strict=True)
+        expected = [_to_jax_precision(y, x.dtype) for y, x in pairs]
+        errors = [compare(x, y) for x, y in zip(arrays, expected, strict=True)]
+        judgements = self.judge.judge_outputs(arrays, expected)
+        return [
+            self._compare_output(*parts)
+            for parts in zip(actual, arrays, expected, errors, judgements, strict=True)
+        ]
 
     def _compare_output(
-        self, output_index: int, output: str, actual: np.ndarray
+        self,
+        output: str,
+        actual: np.ndarray,
+        expected: np.ndarray,
+        errors: Errors,
+        judgement: Judgement,
     ) -> OutputComparison:
         """Return the comparison of one output with JAX.
 
         Arguments:
-            output_index: position of the output.
             output: name of the output.
             actual: the array of the file.
-
-        Raises:
-            CheckError: the shape or the dtype is not that of JAX.
+            expected: the array of JAX.
+            errors: the differences of the two.
+            judgement: the judgement of the elements.
         """
-        expected = _to_jax_precision(self.expected[output_index], actual.dtype)
-        # An error is raised if the shape or the dtype differs.
-        errors = compare(actual, expected)
-        judgement, packed_expected = (
-            self.judge.judge(output_index, actual, expected),
-            pack_complex(expected),
-        )
+        packed_expected = pack_complex(expected)
         is_accepted = judgement.rounding_decides | (
             judgement.is_open & (output in self.accepted_outputs)
         )

@@ -14,7 +14,7 @@ import numpy as np
 from converter.errors import ConverterError
 from converter.frontend.array_forms import is_key, key_numbers, to_graph_array
 from converter.frontend.diagnostics import DIMENSION_ERRORS
-from converter.ir.complex_pairs import is_complex, pack_complex
+from converter.ir.complex_pairs import is_complex, pack_complex, unpack_complex
 from converter.ir.dtypes import is_float
 from converter.jax_versions import enable_x64
 from converter.verify.explanation import (
@@ -98,6 +98,56 @@ class Judge:
         self._evaluations: list[list[np.ndarray]] = []
         self._has_unfinished_loop = False
 
+    def judge_outputs(
+        self, actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]
+    ) -> list[Judgement]:
+        """Return the judgement of each output of a run.
+
+        The outputs are judged one by one. If an element is wrong or open, the whole run is right if
+        all elements are the results of the function with its nodes of float16 and bfloat16 in
+        float32, except for rounding. ONNX Runtime computes such nodes in float32. A run with some
+        elements of this evaluation and some of another one is not right.
+
+        Arguments:
+            actual: the arrays of the file.
+            expected: the arrays of JAX.
+        """
+        pairs = list(zip(actual, expected, strict=True))
+        judgements = [self.judge(i, x, y) for i, (x, y) in enumerate(pairs)]
+        are_right = all(not (j.is_wrong | j.is_open).any() for j in judgements)
+        if are_right or self._noise is None or not self._is_result_in_float32(pairs):
+            return judgements
+        return [self._judge_as_right(i, x, y) for i, (x, y) in enumerate(pairs)]
+
+    def _is_result_in_float32(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> bool:
+        """Return True if all elements are the results of the function with its nodes of float16 and
+        bfloat16 in float32, except for rounding.
+
+        ``pairs`` contains for each output the array of the file and that of JAX.
+        """
+        legal = self._legal_results
+        if legal is None or legal.in_float32 is None:
+            return False
+        for i, (actual, expected) in enumerate(pairs):
+            result = legal.in_float32[i]
+            if is_complex(expected.dtype):
+                result = unpack_complex(result, expected.ndim)
+            if result.shape != expected.shape:
+                return False
+            unexplained, _ = self._find_unexplained(i, actual, result)
+            if unexplained.any():
+                return False
+        return True
+
+    def _judge_as_right(
+        self, output_index: int, actual: np.ndarray, expected: np.ndarray
+    ) -> Judgement:
+        """Return a judgement without wrong and open elements."""
+        unexplained, _ = self._find_unexplained(output_index, actual, expected)
+        are_finite = np.isfinite(actual) & np.isfinite(pack_complex(expected))
+        no_element = np.zeros(unexplained.shape, bool)
+        return Judgement(no_element, no_element, unexplained & ~are_finite)
+
     def judge(self, output_index: int, actual: np.ndarray, expected: np.ndarray) -> Judgement:
         """Return for each element of an output whether it is right, wrong or open.
 
@@ -115,20 +165,10 @@ class Judge:
         Returns:
             Masks of the shape of ``actual``.
         """
-        difference = absolute_difference(actual, pack_complex(expected))
-        rounding = rounding_error(expected)
-        no_element = np.zeros(difference.shape, bool)
+        unexplained, tolerance = self._find_unexplained(output_index, actual, expected)
+        no_element = np.zeros(unexplained.shape, bool)
         if self._noise is None:
-            # Without perturbed evaluations, all elements get a tolerance from the largest one.
-            coarse_tolerance = COARSE_ROUNDING / ROUNDING_UNITS * rounding.max(initial=0.0)
-            return Judgement(difference > coarse_tolerance, no_element, no_element)
-        unexplained, tolerance = difference > rounding, rounding
-        for run_index in range(1, MAX_PERTURBED_RUNS + 1):
-            if not unexplained.any():
-                break
-            spread = SPREAD_FACTOR * self._perturbation_spread(run_index, output_index, expected)
-            tolerance = np.maximum(tolerance, rounding + spread)
-            unexplained = difference > tolerance
+            return Judgement(unexplained, no_element, no_element)
         if not unexplained.any():
             return Judgement(no_element, no_element.copy(), no_element.copy())
         has_several, is_right = self._compare_with_legal_results(
@@ -144,6 +184,26 @@ class Judge:
             judgement.is_open | (judgement.is_wrong & has_several),
             judgement.rounding_decides | (is_right & ~are_finite),
         )
+
+    def _find_unexplained(
+        self, output_index: int, actual: np.ndarray, expected: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return a mask of the elements whose difference rounding does not explain, and the largest
+        difference of each element that it explains. The arguments are those of ``judge``."""
+        difference = absolute_difference(actual, pack_complex(expected))
+        tolerance = rounding = rounding_error(expected)
+        if self._noise is None:
+            # Without perturbed evaluations, all elements get a tolerance from the largest one.
+            largest = COARSE_ROUNDING / ROUNDING_UNITS * rounding.max(initial=0.0)
+            return difference > largest, np.full(difference.shape, largest)
+        unexplained = difference > tolerance
+        for run_index in range(1, MAX_PERTURBED_RUNS + 1):
+            if not unexplained.any():
+                break
+            spread = SPREAD_FACTOR * self._perturbation_spread(run_index, output_index, expected)
+            tolerance = np.maximum(tolerance, rounding + spread)
+            unexplained = difference > tolerance
+        return unexplained, tolerance
 
     def _compare_with_legal_results(
         self, output_index: int, actual: np.ndarray, expected: np.ndarray, tolerance: np.ndarray

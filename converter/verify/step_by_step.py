@@ -1,8 +1,8 @@
 """Evaluate a graph node by node, with the loops and conditions of Python.
 
-Every node is one operation of IEEE 754: it is computed in float64, and its result is rounded to the
-dtype. XLA compiles several nodes together instead: it replaces quotients by products with
-reciprocals and `x / x` by 1. It treats subnormal numbers of float32 as zero.
+Every node is one operation of IEEE 754. XLA compiles several nodes together instead: it replaces
+quotients by products with reciprocals and `x / x` by 1. It treats subnormal numbers of float32 as
+zero.
 """
 
 import warnings
@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.errors import ConverterError
-from converter.frontend.array_forms import DRAWING_PRIMITIVES, is_key, to_graph_array
+from converter.frontend.array_forms import is_key, to_graph_array
 from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.frontend.trace import trace
-from converter.ir import Graph, Node, Value, dims, make_node, ops
+from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import (
     Bodies,
@@ -30,22 +30,14 @@ from converter.ir.evaluation import (
     all_nodes,
     evaluate,
     evaluate_bounded,
-    run_eagerly,
-    run_node,
     use_precision_of,
 )
 from converter.ir.op import Rounding
 from converter.ir.rewrite import drop_dead
+from converter.verify.wider_nodes import cast, is_half, run_in_float32, run_step
 
 MAX_STEPS = 20_000
-"""Limit of the nodes of one evaluation, in which a node takes about 10 µs."""
-
-
-DTYPE_OPS = (
-    *(ops.convert_element_type, ops.bitcast_convert_type, ops.reduce_precision, ops.nextafter),
-    *map(ops.op_by_name, DRAWING_PRIMITIVES),
-)
-"""Operations that have other results in a wider dtype, also if these are rounded."""
+"""Limit of the nodes of one evaluation. A node takes 10 µs in numpy and 200 µs in JAX."""
 
 
 class _StepLimitExceeded(Exception):
@@ -117,15 +109,38 @@ CONTROL: Control = {ops.scan: run_scan, ops.while_: run_while, ops.cond: run_con
 """For each operation with bodies, the function that evaluates its nodes."""
 
 
+def _round_bodies(
+    evaluate_node: Callable[[Node, list[Any], Bodies, EvaluationRules], Counted],
+) -> Callable[[Node, list[Any], Bodies, EvaluationRules], Counted]:
+    """Return a function that evaluates nodes with bodies and rounds the results of each body to
+    their dtypes, as the states of a loop in a file are."""
+
+    def run_node_with_bodies(
+        node: Node, inputs: list[Any], run: Bodies, rules: EvaluationRules
+    ) -> Counted:
+        def run_rounded(body: Graph, args: Sequence[Any], step: Any = None) -> Counted:
+            results, iterations = run(body, args, step)
+            return cast(results, body.outputs), iterations
+
+        return evaluate_node(node, cast(inputs, node.inputs), run_rounded, rules)
+
+    return run_node_with_bodies
+
+
+ROUNDING_CONTROL: Control = {op: _round_bodies(run) for op, run in CONTROL.items()}
+"""The functions of ``CONTROL``, with the results of bodies rounded."""
+
+
 class LegalResults(NamedTuple):
     """Results of a function in several evaluations, all of which are legal.
 
     Arguments:
         evaluations: the outputs of each evaluation. The first ones compute each node as IEEE 754
             defines it, with both signs of the NaN that operations return, and the factors of
-            products in different orders. If there are numbers of 16 bits, one evaluation keeps the
-            results of their nodes in float32. In the last ones, XLA compiles the graph as a whole:
-            with constant arrays as constants, and as operands, as JAX passes weights.
+            products in different orders. In the last ones, XLA compiles the graph as a whole: with
+            constant arrays as constants, and as operands, as JAX passes weights.
+        in_float32: the outputs of the evaluation in which the results of float16 and bfloat16 nodes
+            are kept in float32. None without such nodes, or if there is no such evaluation.
         leaves_range: for each output, whether it depends on a node whose result is infinite, NaN or
             subnormal although none of its operands is.
         leaves_half_range: for each output, whether it depends on such a result in float16 or
@@ -134,6 +149,7 @@ class LegalResults(NamedTuple):
     """
 
     evaluations: list[list[np.ndarray]]
+    in_float32: list[np.ndarray] | None
     leaves_range: list[bool]
     leaves_half_range: list[bool]
     is_finite: bool
@@ -167,8 +183,6 @@ class LegalEvaluator:
             if stepped.has_choice:
                 others = _Steps(nan_sign=-1.0, order=1), _Steps(nan_sign=-1.0, order=-1)
                 evaluations += [steps.run(graph, arrays) for steps in others]
-            if any(_is_half(v.dtype) for node in all_nodes(graph) for v in node.outputs):
-                evaluations.append(_Steps(nan_sign=1.0, keeps_float32=True).run(graph, arrays))
             with use_precision_of(all_nodes(graph)):
                 evaluations += [[np.asarray(y) for y in run(arrays)] for run in compiled]
         except (*DIMENSION_ERRORS, ConverterError, _StepLimitExceeded):
@@ -176,6 +190,7 @@ class LegalEvaluator:
         sources = [_find_sources(graph, output) for output in graph.outputs]
         return LegalResults(
             evaluations,
+            _evaluate_in_float32(graph, arrays),
             [not stepped.widths.keys().isdisjoint(nodes) for nodes in sources],
             [any(2 in stepped.widths.get(node, ()) for node in nodes) for nodes in sources],
             stepped.is_finite,
@@ -201,15 +216,30 @@ class LegalEvaluator:
         return self._traced[types]
 
 
-def _constants_as_inputs(graph: Graph) -> tuple[Graph, list[Any]]:
-    """Return a graph with further inputs in place of the constant arrays, and these arrays.
+def _evaluate_in_float32(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray] | None:
+    """Return the outputs of a graph whose nodes of float16 and bfloat16 are computed in float32.
 
-    XLA simplifies products and quotients with constants in other ways. Scalars stay constants.
+    Their results are rounded if the function converts them, in each iteration of a loop, and as
+    outputs. None without such nodes, or if JAX cannot evaluate the graph.
+    """
+    if not any(is_half(v.dtype) for node in all_nodes(graph) for v in node.outputs):
+        return None
+    try:
+        return _Steps(nan_sign=1.0, keeps_float32=True).run(graph, arrays)
+    except (*DIMENSION_ERRORS, ConverterError, _StepLimitExceeded):
+        return None
+
+
+def _constants_as_inputs(graph: Graph) -> tuple[Graph, list[Any]]:
+    """Return a graph with further inputs in place of its constants, and their arrays.
+
+    XLA simplifies products, quotients and indices with constants in other ways. Scalars of floats
+    stay constants.
     """
     copy, inputs, arrays = graph.clone(), dict[int, Value](), list[Any]()
 
     def as_input(value: Value) -> Value:
-        if value.const is None or not value.rank:
+        if value.const is None or not (value.rank or value.dtype.kind in "iu"):
             return value
         if id(value) not in inputs:
             inputs[id(value)] = Value(value.shape, value.dtype, kind="input")
@@ -228,8 +258,8 @@ class _Steps:
         nan_sign: the sign of each NaN that an operation returns. IEEE 754 does not define it.
         order: the order in which the factors of a product are multiplied: 1 if the smallest one is
             first, -1 if the largest one is, 0 for their order in the array.
-        keeps_float32: whether results of 16-bit floats are computed and kept in float32, until a
-            conversion of the function rounds them.
+        keeps_float32: whether results of float16 and bfloat16 nodes are computed and kept in
+            float32.
         count: the number of nodes that were evaluated.
         has_choice: whether an operation returned NaN or multiplied factors.
         is_finite: whether all operands and results are finite.
@@ -250,9 +280,10 @@ class _Steps:
 
         Raises `_StepLimitExceeded` if it takes more than ``MAX_STEPS`` nodes.
         """
+        control = ROUNDING_CONTROL if self.keeps_float32 else CONTROL
         with np.errstate(all="ignore"):
-            outputs = evaluate_bounded(graph, arrays, {}, self._apply, MAX_STEPS, CONTROL)[0]
-            return _cast(outputs, graph.outputs)
+            outputs = evaluate_bounded(graph, arrays, {}, self._apply, MAX_STEPS, control)[0]
+        return cast(outputs, graph.outputs)
 
     def _apply(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         self.count += 1
@@ -270,10 +301,7 @@ class _Steps:
         if node.op is ops.reduce_prod:
             self.has_choice = True
             return [_multiply_in_order(args[0], node.params["axes"], self.order)]
-        if node.op in DTYPE_OPS or node.op.calls:
-            return run_eagerly(node, _cast(args, node.inputs), sizes)
-        kept = _widen_node(node, FLOAT32) if self.keeps_float32 else node
-        return _cast(_run_in_float64(kept, args, sizes), kept.outputs)
+        return (run_in_float32 if self.keeps_float32 else run_step)(node, args, sizes)
 
     def _set_nan_sign(self, node: Node, result: Any) -> Any:
         """Return the result of a node with the sign of this evaluation for NaN, if the node
@@ -286,48 +314,6 @@ class _Steps:
             return result
         self.has_choice = True
         return np.where(is_nan, np.copysign(array, array.dtype.type(self.nan_sign)), array)
-
-
-def _is_half(dtype: np.dtype) -> bool:
-    """Return True for the floats of 16 bits, float16 and bfloat16."""
-    return is_float(dtype) and dtype.itemsize == 2
-
-
-FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
-
-
-def _run_in_float64(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
-    """Return the results of a node, which is computed in float64 if JAX can do that."""
-    # numpy's power is a square root for an exponent of one half, which is NaN for -inf.
-    run = run_node if node.op is ops.pow else run_eagerly
-    wide = _widen_node(node, FLOAT64)
-    try:
-        with use_precision_of([wide]):
-            return run(wide, _cast(args, wide.inputs), sizes)
-    except DIMENSION_ERRORS:
-        # Some operations contain a function of a given dtype, such as the reduction of `reduce`.
-        return run(node, _cast(args, node.inputs), sizes)
-
-
-def _cast(arrays: Sequence[Any], values: Sequence[Value]) -> list[Any]:
-    """Return the arrays in the dtypes of some values."""
-    return [np.asarray(x).astype(v.dtype, copy=False) for x, v in zip(arrays, values, strict=True)]
-
-
-def _widen_dtype(dtype: Any, wider: np.dtype) -> Any:
-    """Return ``wider`` for a float of 16 bits or more that is narrower. Anything else is returned
-    unchanged."""
-    is_narrow = isinstance(dtype, np.dtype) and is_float(dtype)
-    return wider if is_narrow and 1 < dtype.itemsize < wider.itemsize else dtype
-
-
-def _widen_node(node: Node, wider: np.dtype) -> Node:
-    """Return a node that computes in the dtype ``wider`` what ``node`` computes in narrower
-    floats. Its operands belong to no graph."""
-    inputs = [Value(v.shape, _widen_dtype(v.dtype, wider), kind="input") for v in node.inputs]
-    types = [(v.shape, _widen_dtype(v.dtype, wider)) for v in node.outputs]
-    params = {name: _widen_dtype(param, wider) for name, param in node.params.items()}
-    return make_node(node.op, inputs, types, params, meaning=node.meaning)
 
 
 def _multiply_in_order(factors: Any, axes: Sequence[int], order: int) -> np.ndarray:

@@ -170,6 +170,36 @@ def test_results_may_be_kept_in_float32(dtype):
     assert results == [True, dtype == "float16", False]
 
 
+IN_NARROW_DTYPES = {
+    "reduction": (
+        lambda x: lax.reduce(x, np.float16(0), lambda a, b: a * np.float16(0.5) + b, (0,)),
+        "float16"),
+    "saturated loop": (
+        lambda x: lax.while_loop(lambda c: c + 1 > c, lambda c: c + 1, x[0] * 0 + 250),
+        "bfloat16"),
+    "loop": (lambda x: lax.fori_loop(0, 3, lambda i, c: c * np.float16(300), x), "float16"),
+}  # fmt: skip
+"""Functions that JAX does not evaluate in float32, that do not end in it, or that overflow."""
+
+
+@pytest.mark.parametrize("name", IN_NARROW_DTYPES)
+def test_functions_in_narrow_dtypes_keep_their_other_results(name):
+    fn, dtype = IN_NARROW_DTYPES[name]
+    x = HALF.astype(dtype)
+
+    def with_sign(x):
+        return fn(x), jnp.signbit((x * 0) / (x * 0))
+
+    export = converter.to_onnx(with_sign, [x])
+    assert converter.check(export, with_sign, [x]).passed
+
+
+def test_outputs_of_float16_may_be_those_of_float32():
+    """All outputs are those of float32, or none is."""
+    export = converter.to_onnx(guard_overflow, [HALF])
+    assert converter.check(export, guard_overflow, [HALF]).passed
+
+
 def test_conversions_round_in_every_evaluation():
     """A conversion to float16 that the function asks for is never left out."""
 
@@ -182,6 +212,24 @@ def test_conversions_round_in_every_evaluation():
     assert verdict.differences and not any(d.open for d in verdict.differences)
 
 
+def count_in_loop(x):
+    """Return 2048 in float16, and 3000 if the state of the loop is kept in float32."""
+    return lax.fori_loop(0, 3000, lambda i, c: c + np.float16(1), x * 0)
+
+
+def guard_overflow(x):
+    """Return whether the elements are finite, with the elements or -1 in their place."""
+    large = x * np.float16(1000)
+    is_finite = jnp.isfinite(large)
+    return is_finite, jnp.where(is_finite, large * np.float16(0.001), np.float16(-1))
+
+
+def draw_gamma(x):
+    return jax.random.gamma(jax.random.key(0), x)
+
+
+HALF = np.float16([1, 2, 1000])
+SCORES = np.float16([0.5, 1, 2])
 LARGE = [100, 2, 3]
 FACTORS = np.float32([1e-25, 1e-25, 1e25, 1e25])
 WRONG = {
@@ -203,6 +251,14 @@ WRONG = {
         lambda x: jnp.copysign(1.0, (x * 0) / (x * 0)) * x, lambda x: x * 5.0, LARGE),
     "zero for a sign": (
         lambda x: jnp.copysign(1.0, (x * 0) / (x * 0)) * x, lambda x: x * 0.0, LARGE),
+    "turns of a loop in float32": (count_in_loop, lambda x: x * 0 + 3000, HALF),
+    "true without its value": (
+        guard_overflow, lambda x: (x > 0, jnp.where(x < 50, x, np.float16(-1))), HALF),
+    "false with its value": (guard_overflow, lambda x: (x < 50, x * np.float16(1)), HALF),
+    "a weight of other precision": (
+        hide_every_score, lambda x: x * 0 + np.float16([1 / 3, 1 / 3, 0.6285]), SCORES),
+    "numbers drawn in float64": (
+        draw_gamma, lambda x: x * 0 + np.float32([0.9069467, 1.1243595, 5.130558]), [1.5, 2, 3]),
     "root for a power": (
         lambda x: jnp.power(x, jnp.full_like(x, 0.5)), jnp.sqrt, [4, -np.inf, 9]),
 }  # fmt: skip
@@ -213,7 +269,7 @@ returns NaN."""
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_files_do_not_pass(name):
     fn, wrong, numbers = WRONG[name]
-    x = np.float32(numbers)
+    x = numbers if isinstance(numbers, np.ndarray) else np.float32(numbers)
     assert not converter.check(converter.to_onnx(wrong, [x]).model, fn, [x]).passed
 
 
