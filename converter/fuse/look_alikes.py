@@ -209,8 +209,8 @@ def _is_scaled_by_root(
 def _find_product(
     root: Node, source: Value, readers: dict[int, list[Node]]
 ) -> tuple[Node, Value] | None:
-    """Return the node in which a root divides or multiplies ``source`` or ``source - y``, and this
-    operand.
+    """Return the node in which a root divides or multiplies ``source`` or ``source - y``, and the
+    value that it divides or multiplies. This value may be multiplied by a number.
 
     The root may pass through elementwise operations and operations that move elements before the
     product or quotient. Return None if no such operand is found within `DEEPEST_SEARCH` nodes.
