@@ -146,7 +146,7 @@ def _find_norm_look_alikes(graph: Graph, context: MatchContext) -> Iterator[tupl
         if found is None:
             continue
         x, sizes = found
-        product = _find_product(node, _uncentred(x.base), readers)
+        product = _find_product(node, _uncentred(x.base), readers, strips_numbers=bool(sizes))
         if product is None or (
             sizes and not _is_scaled_by_root(product[0], sizes, readers, context)
         ):
@@ -207,19 +207,22 @@ def _is_scaled_by_root(
 
 
 def _find_product(
-    root: Node, source: Value, readers: dict[int, list[Node]]
+    root: Node, source: Value, readers: dict[int, list[Node]], strips_numbers: bool
 ) -> tuple[Node, Value] | None:
     """Return the node in which a root divides or multiplies ``source`` or ``source - y``, and the
-    value that it divides or multiplies. This value may be multiplied by a number.
+    value that it divides or multiplies.
 
-    The root may pass through elementwise operations and operations that move elements before the
-    product or quotient. Return None if no such operand is found within `DEEPEST_SEARCH` nodes.
-    ``readers`` contains the nodes that read each value, by the value's id.
+    If ``strips_numbers`` is true, the root may also divide or multiply the product of this value
+    and a number. The root may pass through elementwise operations and operations that move elements
+    before the product or quotient. Return None if no such operand is found within `DEEPEST_SEARCH`
+    nodes. ``readers`` contains the nodes that read each value, by the value's id.
     """
     visited, queue = {id(root)}, [root]
     for node in islice(iter(queue), DEEPEST_SEARCH):
         for reader in readers.get(id(node.out), ()):
-            partners = [_without_number(v) for v in reader.inputs if v is not node.out]
+            partners = [v for v in reader.inputs if v is not node.out]
+            if strips_numbers:
+                partners += [_without_number(v) for v in partners]
             matches = [v for v in partners if _uncentred(v) is source]
             if matches and reader.op in (ops.mul, ops.div):
                 return reader, matches[0]

@@ -76,7 +76,7 @@ def a_part_too(weights, x):
 
 
 def chosen_branch(weights, x):
-    return branch(jnp.argmax(weights[0] * 0) + 2)(x)
+    return branch(jnp.int32(weights[0][0] * 0) + 2)(x)
 
 
 def turned_output(x, w, b):
