@@ -5,6 +5,7 @@ to which a rule applies is replaced alone, so that its old and new numbers diffe
 this replacement and not by that of later nodes.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from converter.frontend.trace import trace
 from converter.ir import Graph, Node, Value, const
 from converter.ir.dtypes import is_float
 from converter.ir.op import Op
+from converter.ir.origins import ancestors
 from converter.ir.rewrite import Editor, Rule, drop_dead, sweep
 from converter.pipeline.passes import distinct_passes
 from converter.pipeline.settings import PassSettings
@@ -97,7 +99,8 @@ def draw_program(rng: Random, limits: Limits) -> ProgramWithInputs:
     """Draw a program and its inputs."""
     program = draw(rng, limits)
     specs = [(spec.shape, spec.dtype) for spec in program.inputs.values()]
-    with jax.enable_x64(program.x64):
+    with jax.enable_x64(program.x64), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as that a file has no `equinox.error_if`
         fn, params = function(program)
         graph = trace(fn, specs, params, kept_calls=PassSettings().kept_calls)
         arrays = np.random.default_rng(rng.randrange(2**32))
@@ -137,6 +140,12 @@ class State:
         graph, formed = replace(self.graph, outputs=values), self.formed
         arrays = evaluate_graph(graph, formed.inputs, {}, formed.memo)
         return {id(v): array for v, array in zip(values, arrays, strict=True)}
+
+    def sources(self, position: int) -> set[int]:
+        """Return the ids of the values that the node at a position is computed from, and of its
+        results. ``position`` counts all nodes of the graph."""
+        node = list(self.graph.walk())[position]
+        return {id(v) for result in node.outputs for v in ancestors(result)}
 
     def is_finite(self, ids: Container[int]) -> bool:
         """Return whether all elements of the inputs and of these results are finite."""
@@ -253,7 +262,7 @@ def compare_at(state: State, rules: Mapping[Op, Rule], position: int, case: Case
     if not _first_difference(old, new, case):
         return ""
     read = {id(origins[i]) for i in operands}
-    if case.finite and not state.is_finite(read):
+    if case.finite and not state.is_finite(read | state.sources(position)):
         return ""
     error = _rounding(state, position, read) if case.units else 0
     complaint = _first_difference(old, new, case, error)
