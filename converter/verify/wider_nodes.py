@@ -14,8 +14,8 @@ from converter.ir.evaluation import Sizes, run_eagerly, run_node, runs_in_numpy,
 
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 
-DTYPE_OPS = (
-    *(ops.convert_element_type, ops.bitcast_convert_type, ops.reduce_precision, ops.nextafter),
+DTYPE_OPS = frozenset(
+    {ops.convert_element_type, ops.bitcast_convert_type, ops.reduce_precision, ops.nextafter}
 )
 """Operations that have other results in a wider dtype, also if these are rounded."""
 
@@ -68,6 +68,7 @@ def run_in_float32(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
 
 
 def _run(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+    """Return the results of a node in its dtype."""
     # numpy's power is a square root for an exponent of one half, which is NaN for -inf.
     if node.op is not ops.pow:
         return run_eagerly(node, args, sizes)
@@ -96,6 +97,7 @@ def has_subnormal(array: Any) -> bool:
 
 
 def _has_zero(array: Any) -> bool:
+    """Return True if a float of the array is zero, as a flushed subnormal number is."""
     array = np.asarray(array)
     return is_float(array.dtype) and bool((array == 0).any())
 
