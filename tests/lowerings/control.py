@@ -114,6 +114,8 @@ def _scanned(d: Drawn) -> Result:
     outer = operand(d, shape, dtype)
     # A symbolic length minus one may be zero.
     drops_first = isinstance(length, str) and d.chance()
+    # A loop of 60 iterations is not unrolled.
+    iterations = d.pick([length, 60]) if kind == "no rows" else length
 
     def combine(a: Any, b: Any) -> Any:
         return a ^ b if dtype == "bool" else lax.max(a, b)
@@ -124,7 +126,7 @@ def _scanned(d: Drawn) -> Result:
 
     def run(initial: Any, rows: Any, outer_value: Any) -> Any:
         rows = rows[1:] if drops_first else rows
-        start, size = (initial, jnp.int32(0)), rows.shape[0]
+        start = (initial, jnp.int32(0))
         if kind == "rows":
             carry, ys = lax.scan(lambda c, r: step(c, r, outer_value), start, rows, reverse=reverse)
         elif kind == "rows and more":
@@ -139,7 +141,7 @@ def _scanned(d: Drawn) -> Result:
                 lambda c, _: step(c, outer_value, outer_value),
                 start,
                 None,
-                length=size,
+                length=iterations,
                 reverse=reverse,
             )
         else:
@@ -149,7 +151,7 @@ def _scanned(d: Drawn) -> Result:
             carry, ys = start, (mapped_rows, jnp.arange(1))
         return (carry[0], carry[1], ys[0])[result_index]
 
-    shapes: Sequence[Shape] = (shape, (), ("?", *shape) if drops_first else (length, *shape))
+    shapes: Sequence[Shape] = (shape, (), ("?" if drops_first else iterations, *shape))
     return Result(d.apply(run, initial, xs, outer, shape=shapes[result_index]))
 
 
