@@ -17,13 +17,11 @@ def _(b: Builder, index: ir.Value) -> Sequence[ir.Value]:
     """Lower a conditional. ``If`` has two branches, so further ones are nested. The index is
     clamped.
 
-    If the index is a constant, only its branch is lowered, without an ``If``. If a parameter
-    selects among more than two branches, the conditionals follow each other instead. An optimizer
-    that replaces an ``If`` with a constant condition may crash on another ``If`` inside of it.
+    If a parameter selects among more than two branches, the conditionals follow each other instead.
+    An optimizer that replaces an ``If`` with a constant condition may crash on another ``If``
+    inside of it.
     """
     branches = list(b.node.bodies.values())
-    if b.operand().kind == "const":
-        return b.inline(branches[int(np.clip(b.operand().const, 0, len(branches) - 1))], [])
     if b.operand().kind == "param" and len(branches) > 2:
         return _lower_branches_in_sequence(b, index, branches)
     return _lower_branches(b, b.node, index, branches, 0)

@@ -322,13 +322,7 @@ def _concatenate_around(
     ``first`` [1] is the start. A single row along the first axis is scattered instead.
     """
     if axis == 0 and dims.is_same_dim(b.operand(1).shape[0], 1):
-        # If the index is an unsqueezed scalar, the scalar is unsqueezed once along both axes.
-        producer = first.producer()
-        number = (
-            producer.inputs[0] if producer is not None and producer.op_type == "Unsqueeze" else None
-        )
-        row = b.unsqueeze(first, [0]) if number is None else b.unsqueeze(number, [0, 1])
-        return b.op("ScatterND", x, row, update)
+        return b.op("ScatterND", x, b.unsqueeze(first, [0]), update)
     after = b.op("Add", first, b.ints([b.operand(1).shape[axis]]))
     head = b.op("Slice", x, b.ints([0]), first, b.ints([axis]))
     tail = b.op("Slice", x, after, b.ints([np.iinfo(np.int64).max]), b.ints([axis]))

@@ -44,13 +44,11 @@ def _(b: Builder, *xs: ir.Value, dimension: int) -> ir.Value:
 @lowers(ops.slice)
 def _(b: Builder, x: ir.Value, *, start_indices: Any, limit_indices: Any, strides: Any) -> ir.Value:
     """Lower a slice along the axes on which the result is shorter than the operand."""
-    sliced_axes, steps = shortened_axes(b.node), strides or (1,) * b.out.rank
-    starts, ends, steps_by_axis = (
-        tuple(p[a] for a in sliced_axes) for p in (start_indices, limit_indices, steps)
+    axes = shortened_axes(b.node)
+    starts, ends, steps = (
+        [p[axis] for axis in axes] for p in (start_indices, limit_indices, strides)
     )
-    return b.op(
-        "Slice", x, b.ints(starts), b.ints(ends), b.ints(sliced_axes), b.ints(steps_by_axis)
-    )
+    return b.op("Slice", x, b.ints(starts), b.ints(ends), b.ints(axes), b.ints(steps))
 
 
 @lowers(ops.tile)
