@@ -17,11 +17,12 @@ import numpy as np
 
 from converter.canonicalize import canonicalize
 from converter.decompose.expansion import decompose
-from converter.ir import Graph, Node, ops
+from converter.ir import Graph, Node, Value, ops
 from converter.ir.dtypes import is_float
 from converter.ir.evaluation import ENDLESS, all_nodes, evaluate_bounded, use_precision_of
 from converter.ir.op import Rounding
-from converter.ir.rewrite import drop_dead, sweep
+from converter.ir.rewrite import Editor, drop_dead, sweep
+from converter.jax_versions import enable_x64
 from converter.pipeline.settings import PassSettings
 from converter.pipeline.steps import expand_formula, fuse_resampling, name_calls
 from converter.verify.perturber import MAX_UNITS, POOL_SIZE, Perturber
@@ -178,7 +179,7 @@ class PerturbedEvaluation:
         fuse_resampling(graph, settings)
         if not has_resampling(graph):
             return None
-        sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), expand_formula))
+        sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), _expand_in_dtype_of_operand))
         return PerturbedEvaluation(lambda: graph)
 
     def evaluate_exact(self, args: Sequence[Any]) -> UnperturbedResult:
@@ -235,6 +236,16 @@ class PerturbedEvaluation:
         with use_precision_of(all_nodes(self._graph)), np.errstate(all="ignore"):
             outputs, iterations = self._run(list(args), self.params, pool, np.int32(max_iterations))
             return [np.asarray(y) for y in outputs], int(iterations)
+
+
+def _expand_in_dtype_of_operand(node: Node, editor: Editor) -> Sequence[Value]:
+    """Return the results of a node that interpolates, computed by the formula of its operation.
+
+    ONNX Runtime computes the positions in float32, and JAX in float64 if x64 is enabled. They are
+    in float64 only for an operand of float64.
+    """
+    with enable_x64(node.inputs[0].dtype == np.float64):
+        return expand_formula(node, editor)
 
 
 def _add_displacement(

@@ -138,8 +138,10 @@ class LegalResults(NamedTuple):
             defines it, with both signs of the NaN that operations return, and the factors of
             products in different orders. In the last ones, XLA compiles the graph as a whole: with
             constant arrays as constants, and as operands, as JAX passes weights.
-        in_float32: the outputs of the evaluation in which the results of float16 and bfloat16 nodes
-            are kept in float32. None without such nodes, or if there is no such evaluation.
+        in_float32: the outputs of evaluations in which the results of float16 and bfloat16 nodes
+            are kept in float32. They are rounded before a conversion to a wider dtype in the first
+            evaluation, and not in the second. Empty without such nodes, or if there are no such
+            evaluations.
         leaves_range: for each output, whether it depends on a node whose result is infinite, NaN or
             subnormal although none of its operands is.
         leaves_half_range: for each output, whether it depends on such a result in float16 or
@@ -148,7 +150,7 @@ class LegalResults(NamedTuple):
     """
 
     evaluations: list[list[np.ndarray]]
-    in_float32: list[np.ndarray] | None
+    in_float32: list[list[np.ndarray]]
     leaves_range: list[bool]
     leaves_half_range: list[bool]
     is_finite: bool
@@ -215,18 +217,21 @@ class LegalEvaluator:
         return self._traced[types]
 
 
-def _evaluate_in_float32(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray] | None:
+def _evaluate_in_float32(graph: Graph, arrays: Sequence[Any]) -> list[list[np.ndarray]]:
     """Return the outputs of a graph whose nodes of float16 and bfloat16 are computed in float32.
 
     Their results are rounded if the function converts them, in each iteration of a loop, and as
-    outputs. None without such nodes, or if JAX cannot evaluate the graph.
+    outputs. In the second evaluation they are not rounded before a conversion to a wider dtype.
+    Empty without such nodes, or if JAX cannot evaluate the graph.
     """
     if not any(is_half(v.dtype) for node in all_nodes(graph) for v in node.outputs):
-        return None
+        return []
+    runners = [partial(run_in_float32, rounds_widened=rounds) for rounds in (True, False)]
+    runs = [_Steps(nan_sign=1.0, run_node=run, rounds_bodies=True) for run in runners]
     try:
-        return _Steps(nan_sign=1.0, keeps_float32=True).run(graph, arrays)
+        return [steps.run(graph, arrays) for steps in runs]
     except (*DIMENSION_ERRORS, ConverterError, _StepLimitExceeded):
-        return None
+        return []
 
 
 def _constants_as_inputs(graph: Graph) -> tuple[Graph, list[Any]]:
@@ -257,8 +262,8 @@ class _Steps:
         nan_sign: the sign of each NaN that an operation returns. IEEE 754 does not define it.
         order: the order in which the factors of a product are multiplied: 1 if the smallest one is
             first, -1 if the largest one is, 0 for their order in the array.
-        keeps_float32: whether results of float16 and bfloat16 nodes are computed and kept in
-            float32.
+        run_node: evaluates a node on the arrays of its operands.
+        rounds_bodies: whether the results of bodies are rounded to their dtypes.
         count: the number of nodes that were evaluated.
         has_choice: whether an operation returned NaN or multiplied factors.
         is_finite: whether all operands and results are finite.
@@ -268,7 +273,8 @@ class _Steps:
 
     nan_sign: float
     order: int = 0
-    keeps_float32: bool = False
+    run_node: Callable[[Node, Sequence[Any], Sizes], list[Any]] = run_step
+    rounds_bodies: bool = False
     count: int = 0
     has_choice: bool = False
     is_finite: bool = True
@@ -279,7 +285,7 @@ class _Steps:
 
         Raises `_StepLimitExceeded` if it takes more than ``MAX_STEPS`` nodes.
         """
-        control = ROUNDING_CONTROL if self.keeps_float32 else CONTROL
+        control = ROUNDING_CONTROL if self.rounds_bodies else CONTROL
         with np.errstate(all="ignore"):
             outputs = evaluate_bounded(graph, arrays, {}, self._apply, MAX_STEPS, control)[0]
         return cast(outputs, graph.outputs)
@@ -300,7 +306,7 @@ class _Steps:
         if node.op is ops.reduce_prod:
             self.has_choice = True
             return [_multiply_in_order(args[0], node.params["axes"], self.order)]
-        return (run_in_float32 if self.keeps_float32 else run_step)(node, args, sizes)
+        return self.run_node(node, args, sizes)
 
     def _set_nan_sign(self, node: Node, result: Any) -> Any:
         """Return the result of a node with the sign of this evaluation for NaN, if the node

@@ -52,12 +52,20 @@ def run_step(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
     return rounded if any(map(has_subnormal, (*args, *rounded))) else results
 
 
-def run_in_float32(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
+def run_in_float32(
+    node: Node, args: Sequence[Any], sizes: Sizes, *, rounds_widened: bool
+) -> list[Any]:
     """Return the results of a node in which float16 and bfloat16 are replaced by float32.
 
-    ``args`` are the arrays of its operands, in either dtype. They are rounded if the results of the
-    node depend on the dtype, or if JAX cannot replace it.
+    Arguments:
+        node: the node.
+        args: the arrays of its operands, in either dtype. They are rounded if the results of the
+            node depend on the dtype, or if JAX cannot replace it.
+        sizes: the sizes of named dimensions.
+        rounds_widened: whether the operand of a conversion to float32 or float64 is rounded.
     """
+    if _is_widening(node) and not rounds_widened:
+        return cast(args, node.outputs)
     if not depends_on_dtype(node):
         wide = widen_node(node, FLOAT32)
         try:
@@ -65,6 +73,14 @@ def run_in_float32(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         except DIMENSION_ERRORS:
             pass  # such as the reduction of `reduce`, which is a function of a given dtype
     return run_step(node, cast(args, node.inputs), sizes)
+
+
+def _is_widening(node: Node) -> bool:
+    """Return True if a node converts float16 or bfloat16 to float32 or float64."""
+    if node.op is not ops.convert_element_type or not is_half(node.inputs[0].dtype):
+        return False
+    result_dtype = node.outputs[0].dtype
+    return is_float(result_dtype) and result_dtype.itemsize > 2
 
 
 def _run(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:

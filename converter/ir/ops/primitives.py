@@ -156,8 +156,9 @@ cumprod = define_op("cumprod", zero_sign_is_open=True)
 cummax = _extreme("cummax")
 cummin = _extreme("cummin")
 cumlogsumexp = define_op("cumlogsumexp")
-dot_general = define_op("dot_general", rounding=_SUMS, linear=Linear.SEPARATELY)
-conv_general_dilated = define_op("conv_general_dilated", rounding=_SUMS, linear=Linear.SEPARATELY)
+_contracting = partial(define_op, rounding=_SUMS, zero_sign_is_open=True, linear=Linear.SEPARATELY)
+dot_general = _contracting("dot_general")
+conv_general_dilated = _contracting("conv_general_dilated")
 
 # ---------------------------------------------------------------------------------------- control
 

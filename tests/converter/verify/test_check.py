@@ -318,17 +318,20 @@ def test_rounded_sampling_positions_are_accepted():
         assert not converter.check(export, lambda *x: warp(*x, shift=1e-3), inputs).passed
 
 
-def test_rounded_resize_weights_are_accepted():
-    """Weights of a resize are exact in JAX; a runtime computes them from rounded positions."""
+@pytest.mark.parametrize(("method", "x64"), [("linear", False), ("cubic", True)])
+def test_rounded_resize_weights_are_accepted(method, x64):
+    """Weights of a resize are exact in JAX, or in float64. A runtime computes them from positions
+    in float32."""
 
     def resize(x):
-        return jax.image.resize(x, (2, 3, 97, 7), "linear").transpose(0, 2, 3, 1)
+        return jax.image.resize(x, (2, 3, 97, 7), method).transpose(0, 2, 3, 1)
 
     x = RNG.standard_normal((2, 3, 40, 4)).astype(np.float32)
-    export = converter.to_onnx(resize, [x])
-    assert export.report.fused["Resize"]
-    assert converter.check(export, resize, [x]).passed
-    assert not converter.check(export, lambda x: resize(x) * 1.001, [x]).passed
+    with jax.enable_x64(x64):
+        export = converter.to_onnx(resize, [x])
+        assert export.report.fused["Resize"]
+        assert converter.check(export, resize, [x]).passed
+        assert not converter.check(export, lambda x: resize(x) * 1.001, [x]).passed
 
 
 def test_sums_over_no_elements_are_judged():
@@ -465,6 +468,9 @@ ZEROS = {
     "sum": lambda x: 1 / jnp.sum(x),
     "sign of a sum": lambda x: jnp.signbit(jnp.einsum("b,bc->b", x - 1, jnp.ceil(x)[:, None])),
     "cumsum": lambda x: 1 / jnp.cumsum(x),
+    "product": lambda x: 1 / (x @ jnp.ones((3, 2))),
+    "largest of a product": lambda x: lax.top_k(x @ jnp.tile(jnp.float32([1, -1]), (3, 1)), 1)[1],
+    "convolution": lambda x: 1 / jnp.convolve(x, jnp.ones(2)),
     "reduce_window": lambda x: 1 / lax.reduce_window(x, 0.0, lax.add, (2,), (1,), "SAME"),
     "max": lambda x: 1 / jnp.maximum(x, 0.0),
     "sign": lambda x: 1 / jnp.sign(x),
@@ -474,7 +480,8 @@ ZEROS = {
 
 
 @pytest.mark.parametrize(
-    "name", default_rows(ZEROS, "sum", "sign of a sum", "max", "reduce_window", "round")
+    "name",
+    default_rows(ZEROS, "sum", "sign of a sum", "product", "largest of a product", "max", "round"),
 )
 def test_a_zero_may_have_either_sign(name):
     """A zero of these operations may have either sign, so a quotient may be either infinity.

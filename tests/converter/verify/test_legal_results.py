@@ -200,8 +200,21 @@ def test_outputs_of_float16_may_be_those_of_float32():
     assert converter.check(export, guard_overflow, [HALF]).passed
 
 
+def widen_sigmoid(x):
+    return jax.nn.sigmoid(x).astype("float32")
+
+
+def test_results_may_be_widened_without_rounding():
+    """ONNX Runtime removes the conversion to float16 before one to float32."""
+    export = converter.to_onnx(widen_sigmoid, [((6,), "float16")])
+    assert converter.check(export, widen_sigmoid).passed
+    wrong = converter.to_onnx(lambda x: widen_sigmoid(x) + 2**-9, [((6,), "float16")])
+    wrong = replace(wrong, retrace=export.retrace)
+    assert not converter.check(wrong, widen_sigmoid).passed
+
+
 def test_conversions_round_in_every_evaluation():
-    """A conversion to float16 that the function asks for is never left out."""
+    """A conversion to float16 that the function asks for always rounds."""
 
     def absorb(x):
         return (x * 1024 + 0.25).astype("float16").astype("float32") - x * 1024
