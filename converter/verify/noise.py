@@ -179,7 +179,7 @@ class PerturbedEvaluation:
         fuse_resampling(graph, settings)
         if not has_resampling(graph):
             return None
-        sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), _expand_in_dtype_of_operand))
+        sweep(graph, dict.fromkeys((ops.grid_sample, ops.resize), _expand_with_rounded_positions))
         return PerturbedEvaluation(lambda: graph)
 
     def evaluate_exact(self, args: Sequence[Any]) -> UnperturbedResult:
@@ -238,13 +238,16 @@ class PerturbedEvaluation:
             return [np.asarray(y) for y in outputs], int(iterations)
 
 
-def _expand_in_dtype_of_operand(node: Node, editor: Editor) -> Sequence[Value]:
-    """Return the results of a node that interpolates, computed by the formula of its operation.
+def _expand_with_rounded_positions(node: Node, editor: Editor) -> Sequence[Value]:
+    """Return the results of a resize or a sampled grid, computed by the formula of the operation.
 
-    ONNX Runtime computes the positions in float32, and JAX in float64 if x64 is enabled. They are
-    in float64 only for an operand of float64.
+    If x64 is enabled, JAX computes the positions of a resize in float64. ONNX Runtime computes them
+    in float32, so that x64 is disabled for a node that interpolates operands of less than 64 bits.
     """
-    with enable_x64(node.inputs[0].dtype == np.float64):
+    is_wide = any(v.dtype.itemsize == 8 for v in node.inputs)
+    if is_wide or not _computes_sampling_positions(node):
+        return expand_formula(node, editor)
+    with enable_x64(False):
         return expand_formula(node, editor)
 
 

@@ -83,8 +83,9 @@ class Perturber(SteppedApply):
     def __call__(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         """Return the results of a node with random rounding errors.
 
-        Zeros of the results get random signs if the sign of a zero is open for the operation, or if
-        the runtime may compute the function by other formulas (``Rounding.FUNCTION``).
+        Zeros of the results get random signs if the sign of a zero is open for the operation, if
+        the runtime may compute the function by other formulas (``Rounding.FUNCTION``), or if they
+        are sums of numbers that are all -0.0.
 
         Arguments:
             node: the node.
@@ -92,8 +93,11 @@ class Perturber(SteppedApply):
             sizes: sizes of the named dimensions.
         """
         results = self._perturb_node(node, args, sizes)
-        is_open = node.op.zero_sign_is_open or node.op.rounding is Rounding.FUNCTION
-        return [self._randomize_zero_signs(y) for y in results] if is_open else results
+        if node.op.zero_sign_is_open or node.op.rounding is Rounding.FUNCTION:
+            return [self._randomize_zero_signs(y) for y in results]
+        if node.op.rounding is Rounding.SUMS and node.op.linear is not Linear.NOT:
+            return [self._randomize_sums_of_negative_zeros(node, args, results[0], sizes)]
+        return results
 
     def _perturb_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         """Return the results of a node with the rounding errors of its operation
@@ -257,6 +261,37 @@ class Perturber(SteppedApply):
         """
         eager = self._np is np and not isinstance(node.meaning, GraphFormFunction)
         return (run_eagerly if eager else run_node)(node, args, sizes)
+
+    def _randomize_sums_of_negative_zeros(
+        self, node: Node, args: Sequence[Any], total: Any, sizes: Sizes
+    ) -> Any:
+        """Return the sums ``total`` of a node, with random signs for the sums of numbers that are
+        all -0.0.
+
+        Such a sum is 0.0 if it starts with 0.0, and -0.0 if it starts with the first number. Any
+        other sum that is zero is 0.0 in every order (IEEE 754-2019, 6.3).
+
+        Arguments:
+            node: a sum, or a product that adds the products of its operands' elements.
+            args: the arrays of its operands.
+            total: its result.
+            sizes: sizes of the named dimensions.
+        """
+        args = [self._to_array(x) for x in args]
+        if not all(is_float(x.dtype) for x in (*args, total)):
+            return total
+        if self._np is np and not (total == 0).any():
+            return total
+
+        def run(arrays: Sequence[Any]) -> Any:
+            return self._to_array(self._run_node(node, arrays, sizes)[0])
+
+        ones = [self._np.ones_like(x) for x in args]
+        count = run(ones)
+        signs = run([self._np.copysign(one, x) for one, x in zip(ones, args, strict=True)])
+        magnitudes = run([abs(x) for x in args])
+        is_open = (signs == -count) & (count > 0) & (magnitudes == 0)
+        return self._np.where(is_open, self._randomize_zero_signs(total), total)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
         """Return a float array with random signs for its zeros; other dtypes are returned

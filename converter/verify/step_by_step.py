@@ -7,6 +7,7 @@ zero.
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,7 +34,14 @@ from converter.ir.evaluation import (
 )
 from converter.ir.op import Rounding
 from converter.ir.rewrite import drop_dead
-from converter.verify.wider_nodes import cast, has_subnormal, is_half, run_in_float32, run_step
+from converter.verify.wider_nodes import (
+    cast,
+    has_subnormal,
+    is_half,
+    is_widening,
+    run_in_float32,
+    run_step,
+)
 
 MAX_STEPS = 20_000
 """Limit of the nodes of one evaluation. A node takes 10 µs in numpy and 200 µs in JAX."""
@@ -139,9 +147,9 @@ class LegalResults(NamedTuple):
             products in different orders. In the last ones, XLA compiles the graph as a whole: with
             constant arrays as constants, and as operands, as JAX passes weights.
         in_float32: the outputs of evaluations in which the results of float16 and bfloat16 nodes
-            are kept in float32. They are rounded before a conversion to a wider dtype in the first
-            evaluation, and not in the second. Empty without such nodes, or if there are no such
-            evaluations.
+            are kept in float32. The first one rounds them before a conversion to a wider dtype. If
+            the function converts float16 to float32 or float64, there is a second one that does
+            not. Empty without such nodes.
         leaves_range: for each output, whether it depends on a node whose result is infinite, NaN or
             subnormal although none of its operands is.
         leaves_half_range: for each output, whether it depends on such a result in float16 or
@@ -221,17 +229,20 @@ def _evaluate_in_float32(graph: Graph, arrays: Sequence[Any]) -> list[list[np.nd
     """Return the outputs of a graph whose nodes of float16 and bfloat16 are computed in float32.
 
     Their results are rounded if the function converts them, in each iteration of a loop, and as
-    outputs. In the second evaluation they are not rounded before a conversion to a wider dtype.
-    Empty without such nodes, or if JAX cannot evaluate the graph.
+    outputs. If float16 is converted to a wider dtype, there is a second evaluation that does not
+    round before these conversions. An evaluation is left out if JAX cannot compute it.
     """
-    if not any(is_half(v.dtype) for node in all_nodes(graph) for v in node.outputs):
+    nodes = list(all_nodes(graph))
+    if not any(is_half(v.dtype) for node in nodes for v in node.outputs):
         return []
-    runners = [partial(run_in_float32, rounds_widened=rounds) for rounds in (True, False)]
-    runs = [_Steps(nan_sign=1.0, run_node=run, rounds_bodies=True) for run in runners]
-    try:
-        return [steps.run(graph, arrays) for steps in runs]
-    except (*DIMENSION_ERRORS, ConverterError, _StepLimitExceeded):
-        return []
+    choices = (True, False) if any(map(is_widening, nodes)) else (True,)
+    evaluations = []
+    for rounds in choices:
+        runner = partial(run_in_float32, rounds_widened=rounds)
+        steps = _Steps(nan_sign=1.0, run_node=runner, rounds_bodies=True)
+        with suppress(*DIMENSION_ERRORS, ConverterError, _StepLimitExceeded):
+            evaluations.append(steps.run(graph, arrays))
+    return evaluations
 
 
 def _constants_as_inputs(graph: Graph) -> tuple[Graph, list[Any]]:

@@ -62,9 +62,10 @@ def run_in_float32(
         args: the arrays of its operands, in either dtype. They are rounded if the results of the
             node depend on the dtype, or if JAX cannot replace it.
         sizes: the sizes of named dimensions.
-        rounds_widened: whether the operand of a conversion to float32 or float64 is rounded.
+        rounds_widened: whether the operand of a conversion from float16 to float32 or float64 is
+            rounded.
     """
-    if _is_widening(node) and not rounds_widened:
+    if is_widening(node) and not rounds_widened:
         return cast(args, node.outputs)
     if not depends_on_dtype(node):
         wide = widen_node(node, FLOAT32)
@@ -75,12 +76,11 @@ def run_in_float32(
     return run_step(node, cast(args, node.inputs), sizes)
 
 
-def _is_widening(node: Node) -> bool:
-    """Return True if a node converts float16 or bfloat16 to float32 or float64."""
-    if node.op is not ops.convert_element_type or not is_half(node.inputs[0].dtype):
+def is_widening(node: Node) -> bool:
+    """Return True if a node converts float16 to float32 or float64."""
+    if node.op is not ops.convert_element_type or node.inputs[0].dtype != np.float16:
         return False
-    result_dtype = node.outputs[0].dtype
-    return is_float(result_dtype) and result_dtype.itemsize > 2
+    return node.outputs[0].dtype in (FLOAT32, FLOAT64)
 
 
 def _run(node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:

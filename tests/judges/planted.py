@@ -183,7 +183,9 @@ def _in_graph(
             seen = found = False
             for case, unchanged in zip(cases, outputs, strict=True):
                 results = _results(session, case)
-                found = found or _is_blamed(results)
+                found = _is_blamed(results)
+                if found:
+                    break
                 pairs = enumerate(zip(results, unchanged, strict=True))
                 seen = seen or any(_differs(case, i, a.actual, b.actual) for i, (a, b) in pairs)
             yield f"{kind} as {SWAPS[kind]}", seen or found, found

@@ -137,28 +137,25 @@ argmin = _selecting("argmin")
 reduce = define_op("reduce", rounding=Rounding.CALLER)
 reduce_window = define_op("reduce_window", rounding=Rounding.CALLER)
 
-reduce_sum = _adding("reduce_sum", lax.reduce_sum, reduces=True, zero_sign_is_open=True)
+reduce_sum = _adding("reduce_sum", lax.reduce_sum, reduces=True)
 reduce_prod = define_op("reduce_prod", reduces=True)
 reduce_max = _extreme("reduce_max", lax.reduce_max, reduces=True)
 reduce_min = _extreme("reduce_min", lax.reduce_min, reduces=True)
 reduce_and = define_op("reduce_and", lax.reduce_and, reduces=True)
 reduce_or = define_op("reduce_or", lax.reduce_or, reduces=True)
 reduce_xor = define_op("reduce_xor", reduces=True)
-reduce_window_sum = define_op(
-    "reduce_window_sum", rounding=_SUMS, zero_sign_is_open=True, linear=_TOGETHER
-)
+reduce_window_sum = define_op("reduce_window_sum", rounding=_SUMS, linear=_TOGETHER)
 reduce_window_max = _selecting("reduce_window_max")
 reduce_window_min = _selecting("reduce_window_min")
 select_and_gather_add = _selecting("select_and_gather_add")
 select_and_scatter_add = define_op("select_and_scatter_add")
-cumsum = define_op("cumsum", rounding=_SUMS, zero_sign_is_open=True, linear=_TOGETHER)
+cumsum = define_op("cumsum", rounding=_SUMS, linear=_TOGETHER)
 cumprod = define_op("cumprod", zero_sign_is_open=True)
 cummax = _extreme("cummax")
 cummin = _extreme("cummin")
 cumlogsumexp = define_op("cumlogsumexp")
-_contracting = partial(define_op, rounding=_SUMS, zero_sign_is_open=True, linear=Linear.SEPARATELY)
-dot_general = _contracting("dot_general")
-conv_general_dilated = _contracting("conv_general_dilated")
+dot_general = define_op("dot_general", rounding=_SUMS, linear=Linear.SEPARATELY)
+conv_general_dilated = define_op("conv_general_dilated", rounding=_SUMS, linear=Linear.SEPARATELY)
 
 # ---------------------------------------------------------------------------------------- control
 

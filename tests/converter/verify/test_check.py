@@ -334,6 +334,20 @@ def test_rounded_resize_weights_are_accepted(method, x64):
         assert not converter.check(export, lambda x: resize(x) * 1.001, [x]).passed
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_wide_integers_beside_rounded_positions_are_judged(dtype):
+    """With x64, positions of floats are in float32 and integers keep their 64 bits."""
+
+    def resize(x, i):
+        return jax.image.resize(x, (7,), "linear"), jax.image.resize(i, (7,), "nearest") << 33
+
+    x, i = RNG.standard_normal(4).astype(np.float32), np.arange(4).astype(dtype)
+    with jax.enable_x64(True):
+        export = converter.to_onnx(resize, [x, i])
+        assert export.report.fused["Resize"]
+        assert converter.check(export, resize, [x, i]).passed
+
+
 def test_sums_over_no_elements_are_judged():
     """Sums over no rows are judged together with numbers that are rounded."""
 
@@ -470,7 +484,7 @@ ZEROS = {
     "cumsum": lambda x: 1 / jnp.cumsum(x),
     "product": lambda x: 1 / (x @ jnp.ones((3, 2))),
     "largest of a product": lambda x: lax.top_k(x @ jnp.tile(jnp.float32([1, -1]), (3, 1)), 1)[1],
-    "convolution": lambda x: 1 / jnp.convolve(x, jnp.ones(2)),
+    "convolution": lambda x: 1 / lax.conv(x[None, None], jnp.ones((2, 1, 1)), (1,), "VALID"),
     "reduce_window": lambda x: 1 / lax.reduce_window(x, 0.0, lax.add, (2,), (1,), "SAME"),
     "max": lambda x: 1 / jnp.maximum(x, 0.0),
     "sign": lambda x: 1 / jnp.sign(x),
@@ -492,6 +506,30 @@ def test_a_zero_may_have_either_sign(name):
     export = converter.to_onnx(fn, [(3,)])
     for x in ([-0.0, -0.0, -0.0], [-0.3, -0.2, -0.0]):
         assert converter.check(export, fn, [np.array(x, np.float32)]).passed
+
+
+SUMS = {
+    "sum": lambda x: jnp.sum(x),
+    "cumsum": lambda x: jnp.cumsum(x),
+    "reduce_window": lambda x: lax.reduce_window(x, 0.0, lax.add, (2,), (1,), "SAME"),
+    "product": lambda x: x @ jnp.ones((3, 2)),
+    "convolution": lambda x: lax.conv(x[None, None], jnp.ones((2, 1, 1)), (1,), "VALID"),
+    "product in a loop": lambda x: lax.scan(lambda c, _: (c @ jnp.ones((3, 3)), 0), x, length=60)[
+        0
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_sum_of_positive_zeros_is_positive(name):
+    fn = SUMS[name]
+    negative = converter.to_onnx(lambda x: 1 / -fn(x), [(3,)]).model
+    for x in ([0, 0, 0], [0, -0.0, -0.0], [1, -1, -0.0]):
+        x = np.array(x, np.float32)
+        assert (
+            bool(np.all(fn(x) != 0))
+            or not converter.check(negative, lambda x: 1 / fn(x), [x]).passed
+        )
 
 
 @pytest.mark.parametrize(("fn", "value"), [(jnp.log1p, -0.41403), (jnp.arctanh, 0.414025)])

@@ -213,6 +213,44 @@ def test_results_may_be_widened_without_rounding():
     assert not converter.check(wrong, widen_sigmoid).passed
 
 
+def test_bfloat16_is_rounded_before_it_is_widened():
+    """ONNX Runtime rounds bfloat16 before a conversion to float32."""
+
+    def compare(x):
+        square = lax.sort(x * x).astype("float32")
+        return square == lax.sort(x.astype("float32") * x.astype("float32"))
+
+    x = np.float32([1.01, 1.03, 1.05]).astype("bfloat16")
+    export = converter.to_onnx(compare, [x])
+    assert converter.check(export, compare, [x]).passed and not compare(x).any()
+    wrong = converter.to_onnx(lambda x: x == x, [x])
+    wrong = replace(wrong, retrace=export.retrace)
+    assert not converter.check(wrong, compare, [x]).passed
+
+
+def count_until_equal(x):
+    """Return 2048 from a loop that ends because float16 is rounded before it is widened.
+
+    ONNX Runtime joins arrays in float16, so that it rounds them.
+    """
+
+    def grows(count):
+        after, before = jnp.stack([count + 1, count]).astype("float32")
+        return after > before
+
+    return lax.while_loop(grows, lambda count: count + 1, x * 0 + 2000)
+
+
+def test_one_evaluation_in_float32_is_enough():
+    """Only the evaluation that rounds before a conversion ends."""
+
+    def fn(x):
+        return *guard_overflow(x), count_until_equal(x[0])
+
+    export = converter.to_onnx(fn, [HALF])
+    assert converter.check(export, fn, [HALF]).passed
+
+
 def test_conversions_round_in_every_evaluation():
     """A conversion to float16 that the function asks for always rounds."""
 

@@ -90,7 +90,7 @@ LARGEST = np.nextafter(np.finfo(np.float32).max / np.array([1.7], np.float32), n
 
 AMBIGUOUS = {
     "as large as float32 goes": (lambda x: x * 1.7, lambda x: x * jnp.inf, LARGEST),
-    "another zero": (lambda x: 1 / jnp.cumsum(x * 0), lambda x: -1 / jnp.cumsum(x * 0), SMALL),
+    "another zero": (lambda x: 1 / jnp.cumsum(x * -0.0), lambda x: 1 / (x * 0), SMALL),
     "a root of what cancels": (
         lambda x: jnp.sqrt(x / 3 * 3 - x),
         lambda x: x * 0 + 2e-4,
