@@ -184,6 +184,11 @@ class LegalEvaluator:
         None if JAX cannot trace or evaluate the function, or if it takes more than ``MAX_STEPS``
         nodes.
         """
+        with np.errstate(all="ignore"):
+            return self._evaluate(inputs)
+
+    def _evaluate(self, inputs: Sequence[Any]) -> LegalResults | None:
+        """Return the results for some inputs, with numpy's warnings if a number overflows."""
         arrays = [np.asarray(to_graph_array(x)) for x in inputs]
         try:
             graph, compiled = self._trace(inputs)
@@ -297,8 +302,7 @@ class _Steps:
         Raises `_StepLimitExceeded` if it takes more than ``MAX_STEPS`` nodes.
         """
         control = ROUNDING_CONTROL if self.rounds_bodies else CONTROL
-        with np.errstate(all="ignore"):
-            outputs = evaluate_bounded(graph, arrays, {}, self._apply, MAX_STEPS, control)[0]
+        outputs = evaluate_bounded(graph, arrays, {}, self._apply, MAX_STEPS, control)[0]
         return cast(outputs, graph.outputs)
 
     def _apply(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:

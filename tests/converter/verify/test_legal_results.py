@@ -194,6 +194,12 @@ def test_functions_in_narrow_dtypes_keep_their_other_results(name):
     assert converter.check(export, with_sign, [x]).passed
 
 
+def test_evaluations_give_no_warnings():
+    """Numbers overflow silently, also where results in float32 are converted to float16."""
+    legal = LegalEvaluator(lambda x: x * np.float16(1000)).evaluate([HALF])
+    assert np.isinf(legal.in_float32[0][0]).any()
+
+
 def test_outputs_of_float16_may_be_those_of_float32():
     """All outputs are those of float32, or none is."""
     export = converter.to_onnx(guard_overflow, [HALF])
