@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.seeded import REPRESENTATIVES
-from tests.zoo.registry.row_digests import FILE, digests, key, rows
+from tests.zoo.registry.row_digests import FILE, digests, digests_of_settings, key, rows
 
 RECORDED = json.loads(FILE.read_text())
 
@@ -25,6 +25,13 @@ LARGE = {"dinov3_vit7b16", "dinov2_vitg14_reg", "tips_vitg14_lr"}
 def test_a_row_has_the_recorded_digests(row):
     """The default tier has the small rows of each family."""
     assert digests(*ROWS[row]) == RECORDED[row]
+
+
+def test_settings_of_every_row_have_the_recorded_digests():
+    changed = [
+        row for row, of in ROWS.items() if not RECORDED[row].endswith(digests_of_settings(*of))
+    ]
+    assert not changed, "if it is meant, run: python -m tests.zoo.registry.row_digests"
 
 
 def test_every_row_has_digests():
