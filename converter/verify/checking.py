@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from converter.errors import CheckError, ConverterError
-from converter.frontend.array_forms import is_key, key_numbers
+from converter.frontend.array_forms import is_key, key_numbers, to_graph_array
 from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.frontend.interface import Interface
 from converter.frontend.trace import trace
@@ -146,7 +146,8 @@ def draw_cases(
             check_inputs_allowed(model.graph, drawn[0][1])
         traced, noise = _trace_reference(model, call, drawn[0][1])
         params = noise.params if noise is not None else None
-        coverage = measure_coverage(traced, params, [drawn[0][1]])
+        graph_arrays = [to_graph_array(x) for x in drawn[0][1]]
+        coverage = measure_coverage(traced, params, [graph_arrays])
     elif isinstance(model, Export):
         traced, noise = _trace_reference(model, call, [])
         params = noise.params if noise is not None else None

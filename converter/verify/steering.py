@@ -161,7 +161,7 @@ def measure_coverage(
     Arguments:
         traced: the graph as it was traced; None if JAX cannot trace the function.
         params: values of the parameters by name; None if they have no values.
-        inputs: the sets of inputs.
+        inputs: the sets of inputs, in the form that they have in the graph.
 
     Returns:
         The coverage. It has no sides if there is no graph or no parameter values.

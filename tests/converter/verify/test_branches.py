@@ -329,3 +329,16 @@ def test_differences_of_compilation_are_no_errors():
         return y * 10 / (y * 10)
 
     assert converter.to_onnx(fn, [((), "int32"), (4, 3)], verify=True).verdict.passed
+
+
+def test_given_complex_inputs_take_branches():
+    """The imaginary part of the input decides which branch is reported as untaken."""
+
+    def fn(z):
+        return lax.cond(z.imag[0] > 0, lambda z: z * 2, lambda z: z * 1j, z)
+
+    export = converter.to_onnx(fn, [np.complex64([1 + 2j])])
+    verdicts = [converter.check(export, fn, [np.complex64([1 + y * 1j])]) for y in (2, -2)]
+    assert all(verdict.passed for verdict in verdicts)
+    first, second = (sentence for verdict in verdicts for sentence in verdict.untaken)
+    assert "the false branch" in first and "the true branch" in second
