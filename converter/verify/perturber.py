@@ -265,33 +265,31 @@ class Perturber(SteppedApply):
     def _randomize_sums_of_negative_zeros(
         self, node: Node, args: Sequence[Any], total: Any, sizes: Sizes
     ) -> Any:
-        """Return the sums ``total`` of a node, with random signs for the sums of numbers that are
-        all -0.0.
+        """Return the result ``total`` of a node that adds numbers or products, with random signs
+        for the sums whose terms are all -0.0.
 
-        Such a sum is 0.0 if it starts with 0.0, and -0.0 if it starts with the first number. Any
+        Such a sum is 0.0 if it starts with 0.0, and -0.0 if it starts with the first term. Any
         other sum that is zero is 0.0 in every order (IEEE 754-2019, 6.3).
-
-        Arguments:
-            node: a sum, or a product that adds the products of its operands' elements.
-            args: the arrays of its operands.
-            total: its result.
-            sizes: sizes of the named dimensions.
         """
         args = [self._to_array(x) for x in args]
         if not all(is_float(x.dtype) for x in (*args, total)):
-            return total
-        if self._np is np and not (total == 0).any():
             return total
 
         def run(arrays: Sequence[Any]) -> Any:
             return self._to_array(self._run_node(node, arrays, sizes)[0])
 
-        ones = [self._np.ones_like(x) for x in args]
-        count = run(ones)
-        signs = run([self._np.copysign(one, x) for one, x in zip(ones, args, strict=True)])
-        magnitudes = run([abs(x) for x in args])
-        is_open = (signs == -count) & (count > 0) & (magnitudes == 0)
-        return self._np.where(is_open, self._randomize_zero_signs(total), total)
+        def randomize() -> Any:
+            signs = [self._np.copysign(self._np.ones_like(x), x) for x in args]
+            # XLA would compute products of constant ones while it compiles.
+            count = run([abs(sign) for sign in signs])
+            are_negative = (run(signs) == -count) & (count > 0)
+            is_open = are_negative & (run([abs(x) for x in args]) == 0)
+            return self._np.where(is_open, self._randomize_zero_signs(total), total)
+
+        has_zero = (total == 0).any()
+        if self._np is np:
+            return randomize() if has_zero else total
+        return lax.cond(has_zero, randomize, lambda: total)
 
     def _randomize_zero_signs(self, value: Any) -> Any:
         """Return a float array with random signs for its zeros; other dtypes are returned

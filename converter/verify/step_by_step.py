@@ -178,17 +178,13 @@ class LegalEvaluator:
         self._fn = fn
         self._traced: dict[tuple[Any, ...], tuple[Graph, list[Callable[..., Any]]]] = {}
 
+    @np.errstate(all="ignore")
     def evaluate(self, inputs: Sequence[Any]) -> LegalResults | None:
         """Return the results for some inputs, which are arrays or PRNG keys.
 
         None if JAX cannot trace or evaluate the function, or if it takes more than ``MAX_STEPS``
         nodes.
         """
-        with np.errstate(all="ignore"):
-            return self._evaluate(inputs)
-
-    def _evaluate(self, inputs: Sequence[Any]) -> LegalResults | None:
-        """Return the results for some inputs, with numpy's warnings if a number overflows."""
         arrays = [np.asarray(to_graph_array(x)) for x in inputs]
         try:
             graph, compiled = self._trace(inputs)

@@ -57,7 +57,7 @@ MISSING_PROGRAMS = (
 EXCEPTIONS = (*EXEMPT, *MISSING_PROGRAMS)
 
 
-def _names(key: str, text: str) -> bool:
+def _occurs_in(key: str, text: str) -> bool:
     """Return True if all parts of a key, which are separated by " … ", occur in a text."""
     return all(part in text for part in key.split(" … "))
 
@@ -122,7 +122,7 @@ def test_size_arithmetic_matches_python() -> None:
 def test_exceptions_name_decisions() -> None:
     """Each key of `EXEMPT` and `MISSING_PROGRAMS` occurs in the source of a decision."""
     texts = [decision.text for module in MODULES for decision in decisions_of(module)]
-    unused = [key for key in EXCEPTIONS if not any(_names(key, text) for text in texts)]
+    unused = [key for key in EXCEPTIONS if not any(_occurs_in(key, text) for text in texts)]
     assert not unused, f"no decision contains these texts: {unused}"
 
 
@@ -137,6 +137,6 @@ def test_both_sides_of_decisions_are_taken() -> None:
             for case in CASES[op]:
                 trial.failures(case, SEEDS[:WATCHED])
     missing = [
-        text for text in recorder.missing() if not any(_names(key, text) for key in EXCEPTIONS)
+        text for text in recorder.missing() if not any(_occurs_in(key, text) for key in EXCEPTIONS)
     ]
     assert not missing, "sides of decisions that no program takes:\n" + "\n".join(missing)

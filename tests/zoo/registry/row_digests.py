@@ -43,28 +43,28 @@ def key(entry: ModelInfo, naming: str) -> str:
 
 def digests(entry: ModelInfo, naming: str) -> str:
     """Return the digest of each part of a row, with the part's name."""
-    config = _published_config(entry, naming)
+    config = _find_config(entry, naming)
     networks = {"leaves": model_shapes(config), "sizes": _sizes(entry, config)}
-    return f"{_joined(networks)}, {digests_of_settings(entry, naming)}"
+    return f"{_join_digests(networks)}, {digests_of_settings(entry, naming)}"
 
 
 def digests_of_settings(entry: ModelInfo, naming: str) -> str:
     """Return the digests of the parts of a row for which no network is traced."""
-    config = _published_config(entry, naming)
+    config = _find_config(entry, naming)
     settings = {
         "config.json": _config_json(config, entry.class_names),
         "portable": portable_config(config, entry.class_names, entry.family),
         "equimo": _equimo(config),
         "text": config.description,
     }
-    return _joined(settings)
+    return _join_digests(settings)
 
 
-def _joined(parts: dict[str, object]) -> str:
+def _join_digests(parts: dict[str, object]) -> str:
     return ", ".join(f"{name} {_digest(value)}" for name, value in parts.items())
 
 
-def _published_config(entry: ModelInfo, naming: str) -> Config:
+def _find_config(entry: ModelInfo, naming: str) -> Config:
     return next(row.config for row in entry.published if row.naming.name == naming)
 
 

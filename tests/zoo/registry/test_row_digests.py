@@ -29,9 +29,9 @@ def test_a_row_has_the_recorded_digests(row):
 
 def test_settings_of_every_row_have_the_recorded_digests():
     changed = [
-        row for row, of in ROWS.items() if not RECORDED[row].endswith(digests_of_settings(*of))
+        name for name, row in ROWS.items() if not RECORDED[name].endswith(digests_of_settings(*row))
     ]
-    assert not changed, "if it is meant, run: python -m tests.zoo.registry.row_digests"
+    assert not changed, f"run `python -m tests.zoo.registry.row_digests` if intended: {changed}"
 
 
 def test_every_row_has_digests():
