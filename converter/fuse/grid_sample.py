@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, permutations
-from typing import NamedTuple, TypeAlias
+from itertools import combinations, islice, permutations
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 from jax.scipy.ndimage import map_coordinates
 
-from converter.frontend.trace import trace
+from converter.frontend.trace import source_line, trace
 from converter.fuse.match import NearMiss, Recogniser, peeled_view
 from converter.fuse.named_calls import call_order, call_results, vmap_axes
 from converter.ir import Node, Value, const, dims, formulas, ops
@@ -29,88 +29,106 @@ from converter.ir.scalars import named_size, scalar
 
 # -------------------------------------------------------------------------------------- the call
 
-Level: TypeAlias = tuple[int, int | None]
+Level: TypeAlias = tuple[int | None, int | None]
 """An axis of the image and the axis of the coordinates that one ``vmap`` batches together.
 
-Both are numbered among the axes that outer ``vmap`` leave. The second is None if the coordinates
-are the same for the whole batch.
+One of them is None if the image, or the coordinates, are the same for the whole batch.
 """
 
 PADDINGS = {"zeros": "constant", "border": "nearest"}
 """ONNX's names of paddings, and the modes of `map_coordinates` that they mean."""
 
-MAX_TRIES = 24
+MAX_TRIES = 40
 """Number of possible batchings of a call that are compared."""
+
+MAX_POINT_LEVELS = 2
+"""Number of nested ``vmap`` over the coordinates alone that are tried."""
 
 
 @dataclass(frozen=True)
 class SampleCall:
     """A call of a function that samples an image at coordinates, as it was matched.
 
-    - `batch`: axes of the image that are batched together with an axis of the coordinates.
-    - `coordinate_batch`: those axes of the coordinates, in the same order.
-    - `channels`: the other batch axes of the image. The coordinates are the same for all of them.
-    - `levels`: all batch axes of the image, in the order of the nested ``vmap``, the outermost
-      first.
-    - `order`: the axes of the call's result: first the axis for each axis in `levels`, then the
-      axes of the points.
+    - `levels`: the batch axes of each nested ``vmap``, the outermost first.
+    - `order`: the axes of the call's result: first the axis for each of `levels`, then the axes of
+      the points that are in no level.
     - `padding`: "zeros" or "border", the values outside of the image.
     """
 
-    batch: tuple[int, ...]
-    coordinate_batch: tuple[int, ...]
-    channels: tuple[int, ...]
-    levels: tuple[int, ...]
+    levels: tuple[Level, ...]
     order: tuple[int, ...]
     padding: str
+
+    @property
+    def batch(self) -> list[tuple[int, int]]:
+        """Axes of the image that are batched together with an axis of the coordinates, each with
+        that axis."""
+        return [(i, axis) for i, axis in self.levels if i is not None and axis is not None]
+
+    @property
+    def channels(self) -> list[int]:
+        """Batch axes of the image for which the coordinates are all the same."""
+        return [i for i, axis in self.levels if i is not None and axis is None]
 
 
 def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list[Value] | None:
     """Replace a call of ``_map_coordinates`` by ``sample_at`` and return the results of the call.
 
-    Return None if the call is another function or has several results, if the image and both
-    coordinates are not all float32, or if no batching and padding of JAX's function gives the same
-    program.
+    Return None if the call is another function or has several results. Return None and add a near
+    miss if the image and the coordinates are not all float32, or if no batching and padding of
+    JAX's function gives the same program.
     """
-    if node.params["name"] != "_map_coordinates" or len(node.inputs) != 3:
+    is_tried = node.params["name"] == "_map_coordinates" and len(node.inputs) in (2, 3)
+    if not is_tried or len(node.outputs) != 1:
         return None
     # Coordinates of a lower precision could be wrong by one pixel or more.
-    if any(value.dtype != np.float32 for value in node.inputs) or len(node.outputs) != 1:
+    is_float32 = all(value.dtype == np.float32 for value in node.inputs)
+    call = match_sample_call(node) if is_float32 else None
+    if call is None:
+        reason = UNMATCHED if is_float32 else "the image and the coordinates are not all float32"
+        near_misses.append(NearMiss("GridSample", reason, source_line(node)))
         return None
-    call = match_sample_call(node)
-    return None if call is None else call_results(node, _emit_sample_at(node, call, editor), editor)
+    return call_results(node, _emit_sample_at(node, call, editor), editor)
+
+
+UNMATCHED = (
+    "the call of map_coordinates is not linear, does not sample two axes at several points, or is "
+    "neither zero nor the nearest edge outside of the image"
+)
+"""Reason for the report why a call of ``_map_coordinates`` is no GridSample."""
 
 
 def match_sample_call(node: Node) -> SampleCall | None:
     """Return how a call of ``_map_coordinates`` samples its image, or None if no trace equals the
     call.
 
-    ``node`` has an image, its row coordinates and its column coordinates as operands. JAX's
-    function is traced with each possible batching and padding, up to `MAX_TRIES` batchings. The
-    result describes the first trace that is the same program as the call.
+    ``node`` has an image and its coordinates as operands. The coordinates are two arrays, of rows
+    and of columns, or one array of both. JAX's function is traced with each possible batching and
+    padding, up to `MAX_TRIES` batchings. The result describes the first trace that is the same
+    program as the call.
     """
-    x, rows, columns = node.inputs
-    pixels = _pixel_axes(node)
-    if pixels is None or not dims.is_same_shape(rows.shape, columns.shape):
+    x, *coordinates = node.inputs
+    pixels, shape = _pixel_axes(node), coordinates[0].shape
+    if pixels is None or not all(dims.is_same_shape(v.shape, shape) for v in coordinates):
         return None
     shared, batched = pixels
-    for levels, axes in islice(_yield_levels(x.shape, rows.shape, batched, shared), MAX_TRIES):
+    for levels in islice(_yield_levels(x.shape, shape, batched, shared), MAX_TRIES):
+        vmaps = [(image, *[axis] * len(coordinates)) for image, axis in _as_in_axes(levels)]
         for padding, mode in PADDINGS.items():
-            vmaps = [(image, axis, axis) for image, axis in levels]
             order = call_order(node, vmap_axes(partial(_sample_image, mode=mode), vmaps))
             if order is not None:
-                batch = tuple(image for image, axis in axes if axis is not None)
-                coordinate_batch = tuple(axis for _, axis in axes if axis is not None)
-                channels = tuple(image for image, axis in axes if axis is None)
-                all_levels = tuple(image for image, _ in axes)
-                return SampleCall(batch, coordinate_batch, channels, all_levels, order, padding)
+                return SampleCall(levels, order, padding)
     return None
 
 
-def _sample_image(x: jax.Array, rows: jax.Array, columns: jax.Array, *, mode: str) -> jax.Array:
-    """Sample an image [rows, columns] with bilinear interpolation. ``mode`` is the padding in JAX's
-    terms."""
-    return map_coordinates(x, [rows, columns], order=1, mode=mode)
+def _sample_image(x: jax.Array, *coordinates: jax.Array, mode: str) -> jax.Array:
+    """Sample an image [rows, columns] with bilinear interpolation.
+
+    The coordinates are two arrays, of rows and of columns, or one array of both along its first
+    axis. ``mode`` is the padding in JAX's terms.
+    """
+    both: Any = coordinates if len(coordinates) == 2 else coordinates[0]
+    return map_coordinates(x, both, order=1, mode=mode)
 
 
 def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
@@ -138,13 +156,11 @@ def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
 
 def _yield_levels(
     shape: Shape, coordinate_shape: Shape, batched: Sequence[int], shared: set[int | None]
-) -> Iterator[tuple[list[Level], list[Level]]]:
+) -> Iterator[tuple[Level, ...]]:
     """Yield the possible ways to batch these axes of the image by nested ``vmap``.
 
-    Each way is a pair of lists with one entry for each ``vmap``, the outermost first. An entry is
-    an axis of the image, and the axis of the coordinates that is batched with it or None. As in
-    ``in_axes``, the first list counts only the axes that remain inside the outer ``vmap`` calls.
-    The second list numbers all axes.
+    Each way has a level for each ``vmap``, the outermost first. Up to `MAX_POINT_LEVELS` further
+    levels batch axes of the coordinates alone. Ways with fewer of them are yielded first.
 
     **Arguments**
 
@@ -152,19 +168,37 @@ def _yield_levels(
     - `batched`: batch axes of the image.
     - `shared`: those of the batch axes that the coordinates also have.
     """
-    for order in permutations(batched):
-        for axes in _pair_axes(shape, coordinate_shape, order, shared, ()):
-            levels = [
-                (
-                    image - sum(outer < image for outer, _ in axes[:number]),
-                    None
-                    if axis is None
-                    else axis
-                    - sum(outer is not None and outer < axis for _, outer in axes[:number]),
-                )
-                for number, (image, axis) in enumerate(axes)
-            ]
-            yield levels, axes
+    for count in range(MAX_POINT_LEVELS + 1):
+        for order in permutations(batched):
+            for levels in _pair_axes(shape, coordinate_shape, order, shared, ()):
+                used = {axis for _, axis in levels}
+                unused = [i for i in range(len(coordinate_shape)) if i not in used]
+                for axes in permutations(unused, count):
+                    yield from _interleave([(None, axis) for axis in axes], levels)
+
+
+def _interleave(first: Sequence[Level], second: Sequence[Level]) -> Iterator[tuple[Level, ...]]:
+    """Yield every sequence of all levels that keeps the order of the levels of each argument."""
+    size = len(first) + len(second)
+    for positions in combinations(range(size), len(first)):
+        remaining_first, remaining_second = iter(first), iter(second)
+        yield tuple(
+            next(remaining_first if i in positions else remaining_second) for i in range(size)
+        )
+
+
+def _as_in_axes(levels: Sequence[Level]) -> Iterator[Level]:
+    """Yield the axes of levels as numbers among the axes that the outer levels leave, as
+    ``jax.vmap`` counts them."""
+    image_axes, coordinate_axes = zip(*levels, strict=True) if levels else ((), ())
+    yield from zip(_inner_axes(image_axes), _inner_axes(coordinate_axes), strict=True)
+
+
+def _inner_axes(axes: Sequence[int | None]) -> Iterator[int | None]:
+    """Yield each axis as its number among the axes that the earlier ones leave; None stays None."""
+    for number, axis in enumerate(axes):
+        outer = [other for other in axes[:number] if other is not None]
+        yield None if axis is None else axis - sum(other < axis for other in outer)
 
 
 def _pair_axes(
@@ -206,28 +240,49 @@ def _emit_sample_at(node: Node, call: SampleCall, editor: Editor) -> Value:
 
     The batch axes are merged into one before, and restored after.
     """
-    x, *coordinates = node.inputs
-    batched = (*call.batch, *call.channels)
+    x = node.inputs[0]
+    batched = [*(image_axis for image_axis, _ in call.batch), *call.channels]
     pixels = [axis for axis in range(x.rank) if axis not in batched]
-    batch = [x.shape[axis] for axis in call.batch]
-    channels = [x.shape[axis] for axis in call.channels]
-    count = dims.size_product(batch)
-    flat = (count, dims.size_product(channels), *(x.shape[axis] for axis in pixels))
-    image = editor.reshape(editor.transpose(x, (*batched, *pixels)), flat)
-    points = [axis for axis in range(coordinates[0].rank) if axis not in call.coordinate_batch]
-    sizes = [coordinates[0].shape[axis] for axis in points]
-    flat_coordinates = [
-        editor.reshape(editor.transpose(v, (*call.coordinate_batch, *points)), (count, *sizes))
-        for v in coordinates
-    ]
-    shape = (*flat[:2], *sizes)
+    batch_sizes = [x.shape[axis] for axis in batched]
+    count = dims.size_product(batch_sizes[: len(call.batch)])
+    flat = (count, dims.size_product(batch_sizes[len(call.batch) :]))
+    image = editor.transpose(x, (*batched, *pixels))
+    image = editor.reshape(image, (*flat, *(x.shape[axis] for axis in pixels)))
+    points, coordinates = _split_coordinates(node, call, editor)
+    sizes = coordinates[0].shape[len(call.batch) :]
+    coordinates = [editor.reshape(v, (count, *sizes)) for v in coordinates]
     params = {"padding": call.padding}
-    sampled = editor.add(ops.sample_at, [image, *flat_coordinates], shape, x.dtype, params)
-    sampled = editor.reshape(sampled, (*batch, *channels, *sizes))
+    sampled = editor.add(ops.sample_at, [image, *coordinates], (*flat, *sizes), x.dtype, params)
+    sampled = editor.reshape(sampled, (*batch_sizes, *sizes))
     # Transpose the axes from [batch, channels, points] to the order of the result.
-    result_axes = [call.order[call.levels.index(axis)] for axis in batched]
-    result_axes += call.order[len(batched) :]
+    levels = dict(zip(call.levels, call.order, strict=False))
+    by_image_axis = {image_axis: axis for (image_axis, _), axis in levels.items()}
+    other_axes = iter(call.order[len(call.levels) :])
+    result_axes = [by_image_axis[axis] for axis in batched]
+    result_axes += [
+        levels[None, axis] if (None, axis) in levels else next(other_axes) for axis in points
+    ]
     return editor.transpose(sampled, [result_axes.index(axis) for axis in range(len(result_axes))])
+
+
+def _split_coordinates(
+    node: Node, call: SampleCall, editor: Editor
+) -> tuple[list[int], list[Value]]:
+    """Return the axes of the points, and the rows and the columns as arrays [batch…, points…].
+
+    The axes are numbered as in the operands of the call. If one operand has the rows and the
+    columns, they are along its first axis that is in no level.
+    """
+    coordinates = node.inputs[1:]
+    batch = [axis for _, axis in call.batch]
+    points = [axis for axis in range(coordinates[0].rank) if axis not in batch]
+    if len(coordinates) == 2:
+        return points, [editor.transpose(v, (*batch, *points)) for v in coordinates]
+    pair = next(axis for axis in points if (None, axis) not in call.levels)
+    points.remove(pair)
+    both = editor.transpose(coordinates[0], (pair, *batch, *points))
+    halves = [editor.slice(both, 0, i, i + 1) for i in range(2)]
+    return points, [editor.reshape(half, both.shape[1:]) for half in halves]
 
 
 SAMPLE_CALL = Recogniser((ops.named_call,), _match_call)

@@ -3,7 +3,8 @@
 A batch is the operation on the values of all steps at once, stacked along a new first axis.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from converter.frontend.array_forms import Constants
 from converter.ir import Graph, Node, Value, dims, ops
 from converter.ir.evaluation import evaluate, size_in_bytes, use_precision_of
 from converter.ir.names import Names
+from converter.ir.op import Op
 from converter.ir.rewrite import Editor
 from converter.loops.scan import MAX_BATCH_BYTES, DeferredNodes, Scan, StackedResult, is_small_batch
 
@@ -42,7 +44,8 @@ def batch_nodes(
 ) -> list[Value]:
     """Append the nodes of a step, batched over all steps, and return the batched results.
 
-    A batched value has the values of all steps along a new first axis.
+    A batched value has the values of all steps along a new first axis. Operations with a rule in
+    ``BATCH_RULES`` stay the same operations.
 
     Arguments:
         nodes: the nodes of a step. They are not changed.
@@ -51,6 +54,39 @@ def batch_nodes(
             operands are the same in all steps.
         editor: gets the new nodes.
     """
+    batched_arrays = dict(full_arrays)
+    for part, needed in _split_by_rules(nodes, results):
+        rule = BATCH_RULES.get(part[0].op)
+        if rule is not None and any(id(v) in batched_arrays for v in part[0].inputs):
+            arrays = [rule(part[0], batched_arrays, editor)]
+        else:
+            arrays = _batch_by_vmap(part, needed, batched_arrays, editor)
+        batched_arrays.update((id(v), array) for v, array in zip(needed, arrays, strict=True))
+    return [batched_arrays[id(v)] for v in results]
+
+
+def _split_by_rules(
+    nodes: Sequence[Node], results: Sequence[Value]
+) -> Iterator[tuple[list[Node], list[Value]]]:
+    """Yield the nodes of a step in parts, with the results of each part that are read outside it.
+
+    A node whose operation has a rule in ``BATCH_RULES`` is a part of its own.
+    """
+    numbered = enumerate(nodes)
+    parts = groupby(numbered, lambda pair: pair[0] if pair[1].op in BATCH_RULES else -1)
+    for _, pairs in parts:
+        part = [node for _, node in pairs]
+        others = [node for node in nodes if node not in part]
+        read = {id(v) for n in others for v in n.operands()} | {id(v) for v in results}
+        needed = [v for n in part for v in n.outputs if id(v) in read]
+        if needed:
+            yield part, needed
+
+
+def _batch_by_vmap(
+    nodes: Sequence[Node], results: Sequence[Value], full_arrays: dict[int, Value], editor: Editor
+) -> list[Value]:
+    """Append the operations that ``jax.vmap`` makes of nodes, and return the batched results."""
     result_ids = {id(v) for n in nodes for v in n.outputs}
     read = {id(v): v for n in nodes for v in n.operands() if v.kind != "const"}
     inputs = [v for i, v in read.items() if i not in result_ids]
@@ -71,6 +107,77 @@ def _trace_function(
     """
     closed = jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in operands))
     return Decomposer(Constants([], Names()), source).inline(closed, operands, editor.nodes)
+
+
+def _batch_resize(node: Node, full_arrays: Mapping[int, Value], editor: Editor) -> Value:
+    """Append a resize of the images of all steps, and return its result."""
+    images = full_arrays[id(node.inputs[0])]
+    axes = tuple(axis + 1 for axis in node.params["axes"])
+    shape = (images.shape[0], *node.out.shape)
+    return editor.copy_with_operands(node, [images], shape, axes=axes)
+
+
+def _batch_sampling(node: Node, full_arrays: Mapping[int, Value], editor: Editor) -> Value:
+    """Append a sampling for all steps, and return its result.
+
+    If the images differ between the steps, their batch axis is merged with the axis of the steps.
+    Otherwise the points of all steps are sampled in the same images.
+    """
+    length = next(full_arrays[id(v)].shape[0] for v in node.inputs if id(v) in full_arrays)
+    if id(node.inputs[0]) not in full_arrays:
+        return _batch_points(node, length, full_arrays, editor)
+    merged = []
+    for operand in node.inputs:
+        array = _array_of_steps(operand, length, full_arrays, editor)
+        merged.append(editor.reshape(array, (length * operand.shape[0], *operand.shape[1:])))
+    shape = (length * node.out.shape[0], *node.out.shape[1:])
+    return editor.reshape(editor.copy_with_operands(node, merged, shape), (length, *node.out.shape))
+
+
+def _batch_points(
+    node: Node, length: int, full_arrays: Mapping[int, Value], editor: Editor
+) -> Value:
+    """Append a sampling of the same images at the points of all ``length`` steps, and return its
+    result.
+
+    The coordinates are [batch, points…]. The axis of the steps is merged with the first axis of the
+    points, if there is one.
+    """
+    image, *coordinates = node.inputs
+    batch, channels, *points = node.out.shape
+    count = length * dims.size_product(points[:1])
+    merged = []
+    for operand in coordinates:
+        array = _array_of_steps(operand, length, full_arrays, editor)
+        array = editor.transpose(array, (1, 0, *range(2, array.rank)))
+        merged.append(editor.reshape(array, (batch, count, *operand.shape[2:])))
+    shape = (batch, channels, count, *points[1:])
+    sampled = editor.copy_with_operands(node, [image, *merged], shape)
+    sampled = editor.reshape(sampled, (batch, channels, length, *points))
+    return editor.transpose(sampled, (2, 0, 1, *range(3, sampled.rank)))
+
+
+def _array_of_steps(
+    value: Value, length: int, full_arrays: Mapping[int, Value], editor: Editor
+) -> Value:
+    """Return the values of all ``length`` steps along a new first axis. A value that is the same in
+    all steps is broadcast."""
+    array = full_arrays.get(id(value))
+    axes = tuple(range(1, value.rank + 1))
+    return array or editor.broadcast(value, (length, *value.shape), axes)
+
+
+BATCH_RULES: Mapping[Op, Callable[[Node, Mapping[int, Value], Editor], Value]] = {
+    ops.image_resize: _batch_resize,
+    ops.resize: _batch_resize,
+    ops.sample_at: _batch_sampling,
+    ops.grid_sample: _batch_sampling,
+}
+"""Functions that batch an operation whose formula no later pass recognises.
+
+At least one operand differs between the steps. The function gets the batched arrays by the id of
+the value that a step reads.
+"""
 
 
 def batch_stateless_nodes(scan: Scan, editor: Editor) -> bool:

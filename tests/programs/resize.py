@@ -304,12 +304,31 @@ def nested_vmaps(axes: tuple[int, ...]) -> Case:
                 tags=tags)  # fmt: skip
 
 
+def twice_in_a_loop(xs):
+    """Enlarge an image in each step, once as it is and once times a sum of the earlier steps.
+
+    ONNX Runtime needs two ``Resize`` for the second one, which is computed after the loop.
+    """
+    enlarge = to(2, 9, 12)
+
+    def step(total, x):
+        return total + enlarge(x), enlarge(x * total[0, 0, 0])
+
+    return lax.scan(step, jnp.zeros((2, 9, 12)), xs)
+
+
 def squared(x):
     return (to(3, 9, 16)(x) ** 2).sum()
 
 
 NAMED_CALLS = [
     *map(nested_vmaps, ((0, 3), (2, 3), (1, 0, 2), (0, 1), (2, 1))),
+    Case("in the steps of a map", lambda xs: lax.map(to(2, 9, 12), xs), ((4, 2, 5, 7),),
+         ops={"Resize": 1, "MatMul": 0}, tags=DEFAULT),
+    Case("in the steps of a scan", twice_in_a_loop, ((40, 2, 5, 7),),
+         ops={"Resize": 3, "MatMul": 0}, tolerance=2, tags=DEFAULT),
+    Case("lanczos in the steps of a map", lambda xs: lax.map(to(2, 9, 4, method="lanczos3"), xs),
+         ((4, 2, 5, 7),), ops=PRODUCTS, said="not those of a kernel", tags=DEFAULT),
     Case("functions of the same names", of_same_names,
          ((4, 5), np.float32([0.5, 1.0, 2.9])), ops={"GridSample": 0},
          tolerance=0.1, tags=DEFAULT),

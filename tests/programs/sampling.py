@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.scipy.ndimage import map_coordinates
 
 from tests.conformance import DEFAULT, SAMPLES, Case
@@ -265,6 +266,67 @@ def batched(mode: str, image_axis: int, point_axis: int | None) -> Case:
                 tolerance=0.25, tags=DEFAULT if is_default else frozenset())  # fmt: skip
 
 
+VMAPS = {
+    "points": ((None, 0),),
+    "points along axis 1, twice": ((None, 1), (None, 1)),
+    "channels of points": ((None, 0), (-1, None)),
+    "points of channels": ((1, None), (None, 0)),
+    "images, points, channels": ((0, 0), (None, -1), (0, None)),
+}
+"""Axes of the image and of the coordinates that nested ``vmap`` batch, the outermost first."""
+
+
+def of_vmaps(name: str, is_one_array: bool) -> Case:
+    """Return a sampling under nested ``vmap``, at coordinates in two arrays or in one."""
+    axes = VMAPS[name]
+    fn = partial(of_points, mode="nearest")
+    if is_one_array:
+        fn = partial(map_coordinates, order=1, mode="nearest")
+    shape, point_shape = [5, 7], [2, 6] if is_one_array else [6]
+    for image_axis, point_axis in reversed(axes):
+        operands = [point_axis] if is_one_array else [point_axis, point_axis]
+        fn = jax.vmap(fn, (image_axis, *operands))
+        for sizes, axis in ((shape, image_axis), (point_shape, point_axis)):
+            if axis is not None:
+                sizes.insert(axis % (len(sizes) + 1), 3)
+    image = RNG.normal(size=shape).astype(np.float32)
+    count = 1 if is_one_array else 2
+    points = [RNG.uniform(-1, 8, point_shape).astype(np.float32) for _ in range(count)]
+    form = "one array" if is_one_array else "two arrays"
+    return Case(f"vmap of {name}, {form}", fn, (image, *points), ops=FUSED, tolerance=0.25,
+                tags=DEFAULT)  # fmt: skip
+
+
+def of_all_points(images, rows, columns):
+    """Sample each image at its own points, one image in each step of a map."""
+    sample = jax.vmap(partial(of_points, mode="nearest"), (0, None, None))
+    return lax.map(lambda operands: sample(*operands), (images, rows, columns))
+
+
+def of_the_same_points(images, rows, columns):
+    """Sample each image at the same points, one image in each step of a map."""
+    return lax.map(lambda image: of_points(image, rows[0], columns[0]), images[:, 0])
+
+
+def of_the_same_image(images, rows, columns):
+    """Sample one image at other points in each step of a map."""
+    return lax.map(lambda points: of_points(images[0, 0], *points), (rows, columns))
+
+
+def of_a_point_each(images, rows, columns):
+    """Sample four images at one point each, at other points in each step of a map."""
+    sample = jax.vmap(partial(of_points, mode="nearest"))
+    return lax.map(lambda points: sample(images[:, 0], *points), (rows.T, columns.T))
+
+
+IN_MAPS = {
+    "each at one": of_a_point_each,
+    "each at its own": of_all_points,
+    "each at the same": of_the_same_points,
+    "one at all": of_the_same_image,
+}
+MANY_PICTURES = RNG.normal(size=(4, 2, 5, 7)).astype(np.float32)
+MANY_ROWS, MANY_COLUMNS = RNG.uniform(-1, 8, (2, 4, 6)).astype(np.float32)
 OPEN_SIZES = (("H", "W"), ("H", 7), (5, "W"))
 OPEN = {"coordinates": coordinates, "shares": shares, "pixels": sampled_at_pixels}
 WITHOUT_OPERATOR: dict[str, dict[str, Any]] = {
@@ -292,5 +354,11 @@ PROGRAMS = [
     *(batched(mode, image_axis, point_axis) for mode in ("constant", "nearest")
       for image_axis in (0, 1, 2) for point_axis in (None, 0, 1)),
     *(Case(name, partial(of_points, **options), (PICTURE[0], *ROWS_AND_COLUMNS), ops=GATHERED,
-           tolerance=0.25, tags=DEFAULT) for name, options in WITHOUT_OPERATOR.items()),
+           tolerance=0.25, said="map_coordinates is not linear", tags=DEFAULT)
+      for name, options in WITHOUT_OPERATOR.items()),
+    Case("half precision", of_points, [(shape, np.float16) for shape in ((5, 7), (3,), (3,))],
+         ops=GATHERED, tolerance=2, said="not all float32", tags=DEFAULT),
+    *(of_vmaps(name, is_one_array) for name in VMAPS for is_one_array in (False, True)),
+    *(Case(f"points in a map, {name}", fn, (MANY_PICTURES, MANY_ROWS, MANY_COLUMNS), ops=FUSED,
+           tolerance=0.25, tags=DEFAULT) for name, fn in IN_MAPS.items()),
 ]  # fmt: skip

@@ -115,8 +115,18 @@ TYPE_ERRORS_OF_JAX = {("decompositions mapped", "vmap of cond")}
 """Programs for which JAX raises a TypeError when they are called, but not when they are traced."""
 
 
-OVERFLOWS = {("lookalikes scales of float16", "vmap of grad")}
-"""Programs that overflow in JAX, where their sum is NaN; ONNX Runtime adds in float32."""
+NAN_IN_A_POOL = "the gradient of a window with NaN goes elsewhere, as the strict report states"
+DIFFERENT_WAYS = {
+    ("lookalikes scales of float16", "vmap of grad"): "a sum overflows in JAX; ONNX Runtime adds "
+    "in float32",
+    ("attention heated, float16", "vmap of grad"): "ONNX Runtime compares a clipped number with "
+    "the number before it was rounded to float16",
+    **{
+        (f"deviations {name} of float32", "vmap of grad"): NAN_IN_A_POOL
+        for name in ("max_pool", "max_pool of minima")
+    },
+}
+"""Programs that differ from JAX under a transformation, with the reason."""
 
 OUT_OF_BOUNDS = {
     ("edges masked gather, gather of gather", "vmap of grad"),
@@ -203,7 +213,8 @@ def test_every_way(name: str, way: str):
             converter.check(export, compiled, inputs(known.specs))
         return
     verdict = judged(case, export, compiled, inputs(known.specs))
-    assert verdict.passed == ((name, way) not in OVERFLOWS), [str(d) for d in verdict.differences]
+    is_different = (name, way) in DIFFERENT_WAYS
+    assert verdict.passed != is_different, [str(d) for d in verdict.differences]
 
 
 def test_every_way_is_in_the_default_tier():

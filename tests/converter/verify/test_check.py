@@ -85,6 +85,11 @@ def test_imaginary_parts_are_not_dropped():
     assert converter.compare(np.array([1 + 1j]), np.array([1 + 2j])).max_abs == 1
 
 
+def test_signalling_nan_is_compared_without_a_warning():
+    signalling = np.array([0x7FA00000], np.uint32).view(np.float32)
+    assert converter.compare(signalling, signalling).max_abs == 0
+
+
 def test_errors_on_one_sample_are_found():
     """Errors are found that appear on one drawn sample, or at one size, only."""
     wrong = {
