@@ -4,6 +4,7 @@ A runtime may end the process that it runs in, so that each runs in a separate p
 """
 
 import multiprocessing
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -74,11 +75,28 @@ RUNTIMES = {"onnxruntime": onnxruntime, "openvino": openvino, "onnx.reference": 
 RUNTIMES |= {name: partial(load.once, name) for name in load.RUNTIMES}
 
 
+ENDLESS = 120
+"""Seconds after which a process ends itself, because its model has a loop that does not end."""
+
+
+def run_or_end(runtime: str, model: bytes, inputs: Arrays) -> list[np.ndarray]:
+    """Return the outputs of a model in a runtime. End the process if the model takes too long.
+
+    No Python code runs while a runtime computes, so that only the default action of the signal ends
+    the process.
+    """
+    signal.alarm(ENDLESS)
+    try:
+        return RUNTIMES[runtime](model, inputs)
+    finally:
+        signal.alarm(0)
+
+
 class Apart:
     """A separate process that runs models; if a model ends it, the next one gets a new process."""
 
     def __init__(self, runtime: str) -> None:
-        self._run = RUNTIMES[runtime]
+        self._run = partial(run_or_end, runtime)
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(self, model: bytes, inputs: Arrays) -> list[np.ndarray] | BaseException:
