@@ -74,26 +74,27 @@ class SampleCall:
 def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list[Value] | None:
     """Replace a call of ``_map_coordinates`` by ``sample_at`` and return the results of the call.
 
-    Return None if the call is another function or has several results. Return None and add a near
-    miss if the image and the coordinates are not all float32, or if no batching and padding of
-    JAX's function gives the same program.
+    Return None if the call is another function, or has another number of operands or results than
+    such a call. Return None and add a near miss if it gathers elements of the image, but the image
+    and the coordinates are not all float32, or `match_sample_call` does not match it.
     """
     is_tried = node.params["name"] == "_map_coordinates" and len(node.inputs) in (2, 3)
-    if not is_tried or len(node.outputs) != 1:
+    if not is_tried or len(node.outputs) != 1 or not any(_gathers_of_image(node)):
         return None
     # Coordinates of a lower precision could be wrong by one pixel or more.
     is_float32 = all(value.dtype == np.float32 for value in node.inputs)
     call = match_sample_call(node) if is_float32 else None
     if call is None:
         reason = UNMATCHED if is_float32 else "the image and the coordinates are not all float32"
-        near_misses.append(NearMiss("GridSample", reason, source_line(node)))
+        if 0 not in node.out.shape:
+            near_misses.append(NearMiss("GridSample", reason, source_line(node)))
         return None
     return call_results(node, _emit_sample_at(node, call, editor), editor)
 
 
 UNMATCHED = (
-    "the call of map_coordinates is not linear, does not sample two axes at several points, or is "
-    "neither zero nor the nearest edge outside of the image"
+    "the call of map_coordinates is not the linear sampling of two axes at several points, with "
+    "zeros or the nearest edge outside of the image, under any of the nested vmap that are tried"
 )
 """Reason for the report why a call of ``_map_coordinates`` is no GridSample."""
 
@@ -131,6 +132,17 @@ def _sample_image(x: jax.Array, *coordinates: jax.Array, mode: str) -> jax.Array
     return map_coordinates(x, both, order=1, mode=mode)
 
 
+def _gathers_of_image(node: Node) -> Iterator[tuple[View, Node]]:
+    """Yield the gathers in the body of a call that read its image, each with the view of the image
+    that it reads."""
+    body = node.bodies["call"]
+    for inner in body.nodes:
+        if inner.op is ops.gather:
+            view = peeled_view(inner.inputs[0])
+            if view.base is body.inputs[0] and view.has_full_axes:
+                yield view, inner
+
+
 def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
     """Return the batch axes that the image shares with the coordinates, and all batch axes of the
     image.
@@ -139,14 +151,9 @@ def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
     which `match_sample_call` proves by a trace. Return None if there is no such gather, or if it
     does not sample exactly two axes.
     """
-    body = node.bodies["call"]
-    image = body.inputs[0]
-    for inner in body.nodes:
-        if inner.op is not ops.gather:
-            continue
-        view, numbers = peeled_view(inner.inputs[0]), inner.params["dimension_numbers"]
-        if view.base is not image or not view.has_full_axes:
-            continue
+    image = node.bodies["call"].inputs[0]
+    for view, gather in _gathers_of_image(node):
+        numbers = gather.params["dimension_numbers"]
         shared = {view.axes[axis] for axis in numbers.operand_batching_dims}
         pixels = {view.axes[axis] for axis in numbers.start_index_map} - shared
         batched = [axis for axis in range(image.rank) if axis not in pixels]
@@ -164,7 +171,8 @@ def _yield_levels(
 
     **Arguments**
 
-    - `shape`, `coordinate_shape`: shapes of the image and of each coordinate, with all axes.
+    - `shape`, `coordinate_shape`: shapes of the image and of each operand of coordinates, with all
+      axes.
     - `batched`: batch axes of the image.
     - `shared`: those of the batch axes that the coordinates also have.
     """
@@ -238,7 +246,8 @@ def _emit_sample_at(node: Node, call: SampleCall, editor: Editor) -> Value:
     """Emit ``sample_at`` for a matched call, and return its result with the axes of the call's
     result.
 
-    The batch axes are merged into one before, and restored after.
+    The axes of ``SampleCall.batch`` are merged into one before, those of ``SampleCall.channels``
+    into another one, and both are restored after.
     """
     x = node.inputs[0]
     batched = [*(image_axis for image_axis, _ in call.batch), *call.channels]

@@ -62,12 +62,15 @@ def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list
 
 
 def _may_resize(node: Node) -> bool:
-    """Return True if a call may be JAX's resize: its body reads the operand as JAX's resize does.
+    """Return True if a call may be JAX's resize: it has one operand, which its body reads as JAX's
+    resize does.
 
     Only conversions, transposes, contractions and gathers may read the operand. A user's function
     may have the same name as JAX's resize. For most of these functions this check avoids tracing
     JAX's resize for a comparison.
     """
+    if len(node.inputs) != 1:
+        return False
     body = node.bodies["call"]
     readers = {inner.op for inner in body.nodes if body.inputs[0] in inner.inputs}
     return readers <= {ops.convert_element_type, ops.transpose, ops.dot_general, ops.gather}

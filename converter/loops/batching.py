@@ -120,18 +120,36 @@ def _batch_resize(node: Node, full_arrays: Mapping[int, Value], editor: Editor) 
 def _batch_sampling(node: Node, full_arrays: Mapping[int, Value], editor: Editor) -> Value:
     """Append a sampling for all steps, and return its result.
 
-    If the images differ between the steps, their batch axis is merged with the axis of the steps.
-    Otherwise the points of all steps are sampled in the same images.
+    No operand that is the same in all steps is repeated unless one of the coordinates differs
+    between the steps and the images differ too.
     """
     length = next(full_arrays[id(v)].shape[0] for v in node.inputs if id(v) in full_arrays)
-    if id(node.inputs[0]) not in full_arrays:
+    image, *coordinates = node.inputs
+    if id(image) not in full_arrays:
         return _batch_points(node, length, full_arrays, editor)
+    if not any(id(v) in full_arrays for v in coordinates):
+        return _batch_channels(node, full_arrays[id(image)], editor)
     merged = []
     for operand in node.inputs:
         array = _array_of_steps(operand, length, full_arrays, editor)
         merged.append(editor.reshape(array, (length * operand.shape[0], *operand.shape[1:])))
     shape = (length * node.out.shape[0], *node.out.shape[1:])
     return editor.reshape(editor.copy_with_operands(node, merged, shape), (length, *node.out.shape))
+
+
+def _batch_channels(node: Node, images: Value, editor: Editor) -> Value:
+    """Append a sampling of the images of all steps at the same points, and return its result.
+
+    The images [steps, batch, channels, height, width] become images with more channels.
+    """
+    length, batch, channels, *pixels = images.shape
+    merged = editor.transpose(images, (1, 0, 2, 3, 4))
+    merged = editor.reshape(merged, (batch, length * channels, *pixels))
+    points = node.out.shape[2:]
+    operands = [merged, *node.inputs[1:]]
+    sampled = editor.copy_with_operands(node, operands, (batch, length * channels, *points))
+    sampled = editor.reshape(sampled, (batch, length, channels, *points))
+    return editor.transpose(sampled, (1, 0, *range(2, sampled.rank)))
 
 
 def _batch_points(
@@ -173,7 +191,8 @@ BATCH_RULES: Mapping[Op, Callable[[Node, Mapping[int, Value], Editor], Value]] =
     ops.sample_at: _batch_sampling,
     ops.grid_sample: _batch_sampling,
 }
-"""Functions that batch an operation whose formula no later pass recognises.
+"""Functions that batch an operation, where ``jax.vmap`` of its formula would give operations in
+which no later pass finds it again.
 
 At least one operand differs between the steps. The function gets the batched arrays by the id of
 the value that a step reads.

@@ -325,6 +325,9 @@ NAMED_CALLS = [
     *map(nested_vmaps, ((0, 3), (2, 3), (1, 0, 2), (0, 1), (2, 1))),
     Case("in the steps of a map", lambda xs: lax.map(to(2, 9, 12), xs), ((4, 2, 5, 7),),
          ops={"Resize": 1, "MatMul": 0}, tags=DEFAULT),
+    # The derivative has a call of the weights alone.
+    Case("gradient of a map", jax.grad(lambda xs: lax.map(squared, xs).sum()), ((4, 3, 5, 7),),
+         tags=DEFAULT),
     Case("in the steps of a scan", twice_in_a_loop, ((40, 2, 5, 7),),
          ops={"Resize": 3, "MatMul": 0}, tolerance=2, tags=DEFAULT),
     Case("lanczos in the steps of a map", lambda xs: lax.map(to(2, 9, 4, method="lanczos3"), xs),

@@ -354,11 +354,15 @@ PROGRAMS = [
     *(batched(mode, image_axis, point_axis) for mode in ("constant", "nearest")
       for image_axis in (0, 1, 2) for point_axis in (None, 0, 1)),
     *(Case(name, partial(of_points, **options), (PICTURE[0], *ROWS_AND_COLUMNS), ops=GATHERED,
-           tolerance=0.25, said="map_coordinates is not linear", tags=DEFAULT)
+           tolerance=0.25, said="is not the linear sampling", tags=DEFAULT)
       for name, options in WITHOUT_OPERATOR.items()),
     Case("half precision", of_points, [(shape, np.float16) for shape in ((5, 7), (3,), (3,))],
          ops=GATHERED, tolerance=2, said="not all float32", tags=DEFAULT),
     *(of_vmaps(name, is_one_array) for name in VMAPS for is_one_array in (False, True)),
+    # The coordinates are not repeated for each step.
+    Case("points in a map, each at the same, strict", of_the_same_points,
+         (MANY_PICTURES, MANY_ROWS, MANY_COLUMNS), ops={**GATHERED, "Expand": 0, "Floor": 2},
+         tolerance=0.25, strict=True, tags=DEFAULT),
     *(Case(f"points in a map, {name}", fn, (MANY_PICTURES, MANY_ROWS, MANY_COLUMNS), ops=FUSED,
            tolerance=0.25, tags=DEFAULT) for name, fn in IN_MAPS.items()),
 ]  # fmt: skip
