@@ -231,4 +231,6 @@ def rounding_error(expected: np.ndarray) -> np.ndarray:
 
 
 def to_float64(x: np.ndarray) -> np.ndarray:
-    return x.astype(np.float64)
+    """Return an array in float64, also with a signalling NaN, of which numpy warns."""
+    with np.errstate(invalid="ignore"):
+        return x.astype(np.float64)

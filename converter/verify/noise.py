@@ -9,6 +9,7 @@ these evaluations (stochastic arithmetic; Vignes, 2004, doi:10.1023/B:NUMA.00000
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -162,6 +163,17 @@ class PerturbedEvaluation:
         has_loops = any(node.bodies for node in graph.nodes)
         return jax.jit(run) if has_loops else run
 
+    def _use_precision(self) -> AbstractContextManager[None]:
+        """Return a context with the precision in which JAX compiles the graph.
+
+        Operations that cancel are also evaluated in float64. JAX compiles a loop after it has
+        traced the steps, so that the whole loop has to be compiled with 64-bit numbers.
+        """
+        nodes = list(all_nodes(self._graph))
+        if any(node.op.rounding is Rounding.CANCELS for node in nodes):
+            return enable_x64(True)
+        return use_precision_of(nodes)
+
     @cached_property
     def _resampling_noise(self) -> "PerturbedEvaluation | None":
         """Evaluations of the graph in which sampling positions are computed by the formulas of
@@ -233,7 +245,7 @@ class PerturbedEvaluation:
         """
         units = MAX_UNITS if seed else 0
         pool = np.random.default_rng(seed).uniform(-units, units, POOL_SIZE).astype(np.float32)
-        with use_precision_of(all_nodes(self._graph)), np.errstate(all="ignore"):
+        with self._use_precision(), np.errstate(all="ignore"):
             outputs, iterations = self._run(list(args), self.params, pool, np.int32(max_iterations))
             return [np.asarray(y) for y in outputs], int(iterations)
 

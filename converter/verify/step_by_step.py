@@ -317,6 +317,11 @@ class _Steps:
         if node.op is ops.reduce_prod:
             self.has_choice = True
             return [_multiply_in_order(args[0], node.params["axes"], self.order)]
+        if node.op is ops.cumprod and is_float(node.out.dtype):
+            self.has_choice = True
+            axis, reverse = node.params["axis"], node.params["reverse"]
+            if self.order and args[0].size * args[0].shape[axis] <= MAX_ORDERED_FACTORS:
+                return [_cumulate_in_order(args[0], axis, reverse, self.order)]
         return self.run_node(node, args, sizes)
 
     def _set_nan_sign(self, node: Node, result: Any) -> Any:
@@ -346,6 +351,24 @@ def _multiply_in_order(factors: Any, axes: Sequence[int], order: int) -> np.ndar
     for row in rows:
         product = product * row
     return np.asarray(product, array.dtype)
+
+
+MAX_ORDERED_FACTORS = 1 << 20
+"""Largest number of factors of all cumulative products together that are multiplied in another
+order."""
+
+
+def _cumulate_in_order(factors: Any, axis: int, reverse: bool, order: int) -> np.ndarray:
+    """Return the cumulative products along an axis, each one multiplied in an order
+    (`_multiply_in_order`).
+
+    Runtimes compute them from products of several factors, as a parallel scan does.
+    """
+    array = np.moveaxis(np.asarray(factors), axis, 0)
+    array = array[::-1] if reverse else array
+    products = [_multiply_in_order(array[: i + 1], [0], order) for i in range(len(array))]
+    result = np.reshape(products, array.shape).astype(array.dtype)
+    return np.moveaxis(result[::-1] if reverse else result, 0, axis)
 
 
 def _find_sources(graph: Graph, output: Value) -> set[int]:

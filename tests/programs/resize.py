@@ -285,7 +285,7 @@ def _resize(x):
 @jax.jit
 def _map_coordinates(x, rows, columns):
     """Gather elements: a function with the name of JAX's sampling that is none."""
-    return x[rows.astype(int), columns.astype(int)] * 0.5
+    return x.at[rows.astype(int), columns.astype(int)].get(mode="clip") * 0.5
 
 
 def of_same_names(x, y):

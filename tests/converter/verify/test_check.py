@@ -88,6 +88,9 @@ def test_imaginary_parts_are_not_dropped():
 def test_signalling_nan_is_compared_without_a_warning():
     signalling = np.array([0x7FA00000], np.uint32).view(np.float32)
     assert converter.compare(signalling, signalling).max_abs == 0
+    fn = lambda x: lax.bitcast_convert_type(x, jnp.float32)  # noqa: E731
+    bits = signalling.view(np.uint32)
+    assert converter.check(converter.to_onnx(fn, [bits]), fn, [bits]).passed
 
 
 def test_errors_on_one_sample_are_found():

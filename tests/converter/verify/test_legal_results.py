@@ -145,6 +145,18 @@ def test_products_may_have_any_order(dtype):
     assert verdict.differences and not any(d.open for d in verdict.differences)
 
 
+def test_cumulative_products_may_have_any_order():
+    """The file multiplies neighbours first, and has NaN where a product of the array in order is
+    infinite or zero."""
+    x = np.float32([[1e30, 1e30, 1e-30, 1e-30, 2], [1e-30, 1e-30, 1e30, 1e30, 2]])
+    export = converter.to_onnx(lambda x: jnp.cumprod(x, 1), [x])
+    verdict = converter.check(export, lambda x: jnp.cumprod(x, 1), [x])
+    assert verdict.differences and all(d.open for d in verdict.differences)
+    tame = np.float32([[1e3, 1e3, 1e-3, 1e-3, 2]] * 2)
+    verdict = converter.check(export, lambda x: jnp.cumprod(x, 1) * 1.001, [tame])
+    assert verdict.differences and not any(d.open for d in verdict.differences)
+
+
 def hide_every_score(x):
     """Return weights of scores that are all hidden. They are equal in float16, since the scores are
     absorbed, and the softmax of the scores with more precise sums."""

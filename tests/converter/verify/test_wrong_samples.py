@@ -85,6 +85,17 @@ def test_errors_of_xla_s_gamma_functions_are_allowed():
     assert not converter.check(export, lambda a, x: lax.igammac(a, x) + 1e-5, inputs).passed
 
 
+def test_functions_that_cancel_are_evaluated_in_loops():
+    """JAX compiles a loop after it has traced the steps, which compute with 64-bit numbers here."""
+
+    def fn(a, b, x):
+        return lax.map(lambda row: lax.betainc(*row), (a, b, x))
+
+    export = converter.to_onnx(fn, [(3, 5)] * 3)
+    assert converter.check(export, fn).passed
+    assert not converter.check(export, lambda *xs: fn(*xs) * 1.01).passed
+
+
 def test_a_sum_that_cancels_may_be_zero_in_the_file():
     """JAX rounds the mean of six equal numbers in each row, so that no difference to it is zero.
 
