@@ -110,7 +110,10 @@ def match_sample_call(node: Node) -> SampleCall | None:
     """
     x, *coordinates = node.inputs
     pixels, shape = _pixel_axes(node), coordinates[0].shape
-    if pixels is None or not all(dims.is_same_shape(v.shape, shape) for v in coordinates):
+    # Other paddings than those of GridSample compute the pixels with remainders.
+    has_remainders = any(inner.op is ops.rem for inner in node.bodies["call"].nodes)
+    has_same_shapes = all(dims.is_same_shape(v.shape, shape) for v in coordinates)
+    if pixels is None or has_remainders or not has_same_shapes:
         return None
     shared, batched = pixels
     for levels in islice(_yield_levels(x.shape, shape, batched, shared), MAX_TRIES):
@@ -148,17 +151,18 @@ def _pixel_axes(node: Node) -> tuple[set[int | None], list[int]] | None:
     image.
 
     They are read from the first gather of the image in the body of the call. They are only a guess,
-    which `match_sample_call` proves by a trace. Return None if there is no such gather, or if it
-    does not sample exactly two axes.
+    which `match_sample_call` proves by a trace. Return None if the body does not gather four
+    neighbours, or if they do not lie along exactly two axes.
     """
-    image = node.bodies["call"].inputs[0]
-    for view, gather in _gathers_of_image(node):
-        numbers = gather.params["dimension_numbers"]
-        shared = {view.axes[axis] for axis in numbers.operand_batching_dims}
-        pixels = {view.axes[axis] for axis in numbers.start_index_map} - shared
-        batched = [axis for axis in range(image.rank) if axis not in pixels]
-        return (shared, batched) if len(pixels) == 2 else None
-    return None
+    gathers = list(_gathers_of_image(node))
+    if len(gathers) != 4:
+        return None
+    view, gather = gathers[0]
+    numbers = gather.params["dimension_numbers"]
+    shared = {view.axes[axis] for axis in numbers.operand_batching_dims}
+    pixels = {view.axes[axis] for axis in numbers.start_index_map} - shared
+    batched = [axis for axis in range(node.inputs[0].rank) if axis not in pixels]
+    return (shared, batched) if len(pixels) == 2 else None
 
 
 def _yield_levels(
