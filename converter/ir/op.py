@@ -55,7 +55,9 @@ class Op:
     "columns" or "rows" means that an error in one of them does not spread to others. "both" means
     that the error of an element depends on the diagonal elements of its row and column. "" means
     that no vectors are independent. ``float64_units`` is the largest error of XLA's function in
-    float64, in units in the last place. It is 0 if that error is at most two.
+    float64, in units in the last place. It is 0 if that error is at most two. With
+    ``rounds_float64_operand`` ONNX Runtime rounds an operand of float64 before it computes the
+    function.
 
     Reports count the ONNX operator of a composite: ``operator``, or ``alternative_operator`` if
     another one was written. ``structure`` is the name by which ``fuse=`` selects the recogniser;
@@ -78,6 +80,7 @@ class Op:
     rounding: Rounding = Rounding.INSIDE
     zero_sign_is_open: bool = False
     float64_units: int = 0
+    rounds_float64_operand: bool = False
     triangle: Callable[[Mapping[str, Any]], tuple[bool, bool]] | None = None
     vectors: Callable[[int, Mapping[str, Any]], Vectors] | None = None
     calls: bool = False

@@ -164,10 +164,12 @@ class PerturbedEvaluation:
         return jax.jit(run) if has_loops else run
 
     def _use_precision(self) -> AbstractContextManager[None]:
-        """Return a context with the precision in which JAX compiles the graph.
+        """Return a context with 64-bit numbers if the graph needs them, and else with those of the
+        caller.
 
-        Operations that cancel are also evaluated in float64. JAX compiles a loop after it has
-        traced the steps, so that the whole loop has to be compiled with 64-bit numbers.
+        It needs them if a node has them, or for an operation that cancels, which is also evaluated
+        in float64. JAX compiles a loop only after this evaluation has been traced, so that the
+        context has to include both.
         """
         nodes = list(all_nodes(self._graph))
         if any(node.op.rounding is Rounding.CANCELS for node in nodes):

@@ -131,7 +131,9 @@ class Perturber(SteppedApply):
             return [self._perturb_cancellation(node, args, sizes)]
         if rounding is Rounding.NORMWISE:
             args = [self._perturb_normwise(x, node, i) for i, x in enumerate(args)]
-        elif rounding not in (Rounding.ONCE, Rounding.FUNCTION):
+        elif rounding not in (Rounding.ONCE, Rounding.FUNCTION) or (
+            node.op.rounds_float64_operand and node.out.dtype == np.float64
+        ):
             args = [self._perturb_elements(x, is_exact) for x in args]
         results = [self._to_array(y) for y in self._run_node(node, args, sizes)]
         results = [self._perturb_sum_order(node, args, *results)] if len(results) == 1 else results

@@ -273,7 +273,8 @@ class _Steps:
     Arguments:
         nan_sign: the sign of each NaN that an operation returns. IEEE 754 does not define it.
         order: the order in which the factors of a product are multiplied: 1 if the smallest one is
-            first, -1 if the largest one is, 0 for their order in the array.
+            first, -1 if the largest one is, 0 for their order in the array. Cumulative products are
+            computed by doubling if it is 1, and otherwise by ``run_node``.
         run_node: evaluates a node on the arrays of its operands.
         rounds_bodies: whether the results of bodies are rounded to their dtypes.
         count: the number of nodes that were evaluated.
@@ -319,9 +320,9 @@ class _Steps:
             return [_multiply_in_order(args[0], node.params["axes"], self.order)]
         if node.op is ops.cumprod and is_float(node.out.dtype):
             self.has_choice = True
-            axis, reverse = node.params["axis"], node.params["reverse"]
-            if self.order and args[0].size * args[0].shape[axis] <= MAX_ORDERED_FACTORS:
-                return [_cumulate_in_order(args[0], axis, reverse, self.order)]
+            if self.order > 0:
+                axis, reverse = node.params["axis"], node.params["reverse"]
+                return [_cumulate_by_doubling(args[0], axis, reverse)]
         return self.run_node(node, args, sizes)
 
     def _set_nan_sign(self, node: Node, result: Any) -> Any:
@@ -353,22 +354,20 @@ def _multiply_in_order(factors: Any, axes: Sequence[int], order: int) -> np.ndar
     return np.asarray(product, array.dtype)
 
 
-MAX_ORDERED_FACTORS = 1 << 20
-"""Largest number of factors of all cumulative products together that are multiplied in another
-order."""
+def _cumulate_by_doubling(factors: Any, axis: int, reverse: bool) -> np.ndarray:
+    """Return the cumulative products along an axis, as a parallel scan computes them.
 
-
-def _cumulate_in_order(factors: Any, axis: int, reverse: bool, order: int) -> np.ndarray:
-    """Return the cumulative products along an axis, each one multiplied in an order
-    (`_multiply_in_order`).
-
-    Runtimes compute them from products of several factors, as a parallel scan does.
+    Step i multiplies each product of 2**i neighbours with the product of the 2**i neighbours before
+    them (Hillis and Steele, *Data parallel algorithms*, 1986).
     """
-    array = np.moveaxis(np.asarray(factors), axis, 0)
-    array = array[::-1] if reverse else array
-    products = [_multiply_in_order(array[: i + 1], [0], order) for i in range(len(array))]
-    result = np.reshape(products, array.shape).astype(array.dtype)
-    return np.moveaxis(result[::-1] if reverse else result, 0, axis)
+    products = np.moveaxis(np.asarray(factors), axis, 0)
+    products = products[::-1] if reverse else products
+    distance = 1
+    while distance < len(products):
+        doubled = products[distance:] * products[:-distance]
+        products = np.concatenate([products[:distance], doubled])
+        distance *= 2
+    return np.moveaxis(products[::-1] if reverse else products, 0, axis)
 
 
 def _find_sources(graph: Graph, output: Value) -> set[int]:
