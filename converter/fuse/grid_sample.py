@@ -74,18 +74,21 @@ class SampleCall:
 def _match_call(node: Node, editor: Editor, near_misses: list[NearMiss]) -> list[Value] | None:
     """Replace a call of ``_map_coordinates`` by ``sample_at`` and return the results of the call.
 
-    Return None if the call is another function, or has another number of operands or results than
-    such a call. Return None and add a near miss if it gathers elements of the image, but the image
-    and the coordinates are not all float32, or `match_sample_call` does not match it.
+    Return None if it is a call of another function: one of another name, without one or two
+    operands of coordinates, with several results, or that gathers no elements of its first operand.
+    Return None and add a near miss if the operands are not all float32, or if `match_sample_call`
+    does not match the call.
     """
-    is_tried = node.params["name"] == "_map_coordinates" and len(node.inputs) in (2, 3)
-    if not is_tried or len(node.outputs) != 1 or not any(_gathers_of_image(node)):
+    has_name = node.params["name"] == "_map_coordinates"
+    has_operands = len(node.inputs) in (2, 3) and len(node.outputs) == 1
+    if not (has_name and has_operands and any(_gathers_of_image(node))):
         return None
     # Coordinates of a lower precision could be wrong by one pixel or more.
     is_float32 = all(value.dtype == np.float32 for value in node.inputs)
     call = match_sample_call(node) if is_float32 else None
     if call is None:
         reason = UNMATCHED if is_float32 else "the image and the coordinates are not all float32"
+        # Without points nothing is sampled.
         if 0 not in node.out.shape:
             near_misses.append(NearMiss("GridSample", reason, source_line(node)))
         return None

@@ -17,6 +17,12 @@ def is_integer(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.integer))
 
 
+def to_float64(array: np.ndarray) -> np.ndarray:
+    """Return an array in float64. numpy's warning about a signalling NaN is suppressed."""
+    with np.errstate(invalid="ignore"):
+        return array.astype(np.float64)
+
+
 def highest(dtype: Any) -> float | int | bool:
     """Return the largest value of a dtype: infinity for every float dtype, the largest integer, or
     True for Booleans."""

@@ -55,9 +55,9 @@ class Op:
     "columns" or "rows" means that an error in one of them does not spread to others. "both" means
     that the error of an element depends on the diagonal elements of its row and column. "" means
     that no vectors are independent. ``float64_units`` is the largest error of XLA's function in
-    float64, in units in the last place. It is 0 if that error is at most two. With
-    ``rounds_float64_operand`` ONNX Runtime rounds an operand of float64 before it computes the
-    function.
+    float64, in units in the last place. It is 0 if that error is at most two. If it
+    ``rounds_float64_operand``, the result of ONNX Runtime in float64 has an error as if the operand
+    had been rounded.
 
     Reports count the ONNX operator of a composite: ``operator``, or ``alternative_operator`` if
     another one was written. ``structure`` is the name by which ``fuse=`` selects the recogniser;

@@ -70,15 +70,17 @@ def _split_by_rules(
 ) -> Iterator[tuple[list[Node], list[Value]]]:
     """Yield the nodes of a step in parts, with the results of each part that are read outside it.
 
-    A node whose operation has a rule in ``BATCH_RULES`` is a part of its own.
+    A node whose operation has a rule in ``BATCH_RULES`` is a part of its own. Parts without such
+    results are left out.
     """
-    numbered = enumerate(nodes)
-    parts = groupby(numbered, lambda pair: pair[0] if pair[1].op in BATCH_RULES else -1)
-    for _, pairs in parts:
-        part = [node for _, node in pairs]
-        others = [node for node in nodes if node not in part]
-        read = {id(v) for n in others for v in n.operands()} | {id(v) for v in results}
-        needed = [v for n in part for v in n.outputs if id(v) in read]
+    result_ids = {id(v) for v in results}
+    # Other nodes have the same key, so that consecutive ones are grouped.
+    for _, group in groupby(nodes, lambda n: id(n) if n.op in BATCH_RULES else None):
+        part = list(group)
+        part_ids = {id(node) for node in part}
+        others = (node for node in nodes if id(node) not in part_ids)
+        read = result_ids.union(id(v) for node in others for v in node.operands())
+        needed = [v for node in part for v in node.outputs if id(v) in read]
         if needed:
             yield part, needed
 
@@ -120,8 +122,8 @@ def _batch_resize(node: Node, full_arrays: Mapping[int, Value], editor: Editor) 
 def _batch_sampling(node: Node, full_arrays: Mapping[int, Value], editor: Editor) -> Value:
     """Append a sampling for all steps, and return its result.
 
-    No operand that is the same in all steps is repeated unless one of the coordinates differs
-    between the steps and the images differ too.
+    If only the images or only the coordinates differ between the steps, the other operands are used
+    once for all steps. Otherwise an operand that is the same in all steps is repeated for each.
     """
     length = next(full_arrays[id(v)].shape[0] for v in node.inputs if id(v) in full_arrays)
     image, *coordinates = node.inputs

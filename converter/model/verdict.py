@@ -13,6 +13,7 @@ import numpy as np
 
 from converter.errors import CheckError
 from converter.ir.complex_pairs import is_complex, pack_complex
+from converter.ir.dtypes import to_float64
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,7 @@ def compare(got: np.ndarray, expected: np.ndarray) -> Errors:
     if got.dtype.kind in "biu":
         return _integer_errors(got, expected)
     # Real and imaginary parts are compared as separate numbers.
-    parts = [np.atleast_1d(pack_complex(x)).ravel() for x in (got, reference)]
-    # numpy warns when it converts a NaN whose bits are those of a signalling one.
-    with np.errstate(invalid="ignore"):
-        a, b = (x.astype(np.float64) for x in parts)
+    a, b = (to_float64(np.atleast_1d(pack_complex(x))).ravel() for x in (got, reference))
     finite = np.isfinite(b)
     same = np.array_equal(a[~finite], b[~finite], equal_nan=True) and np.isfinite(a[finite]).all()
     if not same:

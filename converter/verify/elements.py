@@ -15,7 +15,7 @@ from converter.errors import ConverterError
 from converter.frontend.array_forms import is_key, key_numbers, to_graph_array
 from converter.frontend.diagnostics import DIMENSION_ERRORS
 from converter.ir.complex_pairs import is_complex, pack_complex, unpack_complex
-from converter.ir.dtypes import is_float
+from converter.ir.dtypes import is_float, to_float64
 from converter.jax_versions import enable_x64
 from converter.verify.explanation import (
     ROUNDING_UNITS,
@@ -25,7 +25,6 @@ from converter.verify.explanation import (
     is_perturbed_integer,
     rounding_error,
     row_rounding_error,
-    to_float64,
 )
 from converter.verify.noise import PerturbedEvaluation, UnperturbedResult
 from converter.verify.step_by_step import LegalEvaluator, LegalResults

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from converter.ir.complex_pairs import is_complex, pack_complex, real_dtype
+from converter.ir.dtypes import to_float64
 
 ROUNDING_UNITS = 16
 """Units in the last place that an element may differ by in any graph. Among operations that ONNX
@@ -228,9 +229,3 @@ def rounding_error(expected: np.ndarray) -> np.ndarray:
     return ROUNDING_UNITS * (
         float(info.eps) * size + max(float(info.smallest_subnormal), FLUSH_THRESHOLD)
     )
-
-
-def to_float64(x: np.ndarray) -> np.ndarray:
-    """Return an array in float64, also with a signalling NaN, of which numpy warns."""
-    with np.errstate(invalid="ignore"):
-        return x.astype(np.float64)

@@ -145,11 +145,8 @@ class Perturber(SteppedApply):
         return perturbed
 
     def _perturb_float64_function(self, value: Any, units: int) -> Any:
-        """Return the value with each element changed by a random relative error.
-
-        The error is at most ``units`` units in the last place, the largest error of XLA's function
-        in float64.
-        """
+        """Return the value with each element changed by a random error of at most ``units`` units
+        in the last place, the largest error of XLA's function in float64."""
         step = self._random_units(value.shape).astype(value.dtype) / MAX_UNITS
         return value * (1 + step * (units * float(np.finfo(value.dtype).eps)))
 

@@ -80,10 +80,10 @@ ENDLESS = 120
 
 
 def run_or_end(runtime: str, model: bytes, inputs: Arrays) -> list[np.ndarray]:
-    """Return the outputs of a model in a runtime. End the process if the model takes too long.
+    """Return the outputs of a model in a runtime. End the process after ``ENDLESS`` seconds.
 
-    No Python code runs while a runtime computes, so that only the default action of the signal ends
-    the process.
+    A signal ends it. A Python exception could not, because a runtime returns to Python only when
+    the model has ended.
     """
     signal.alarm(ENDLESS)
     try:

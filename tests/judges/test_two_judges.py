@@ -41,8 +41,8 @@ EXTREME = (
     *(f"decompositions {name} at edges " for name in ("igamma", "igammac", "polygamma")),
 )
 """Programs with NaN, infinities and the largest numbers of each dtype. OpenVINO computes other
-numbers for them, and some loops do not end: its habits are in `docs/runtimes.md`. ONNX's evaluator
-runs them."""
+numbers for them (`docs/runtimes.md`), and its loops on NaN may not end. ONNX's evaluator runs
+them."""
 FINITE_IN_XLA = "primitives unary functions of bfloat16, 128 units 23"
 """A program with ``exp2(128)``, which is infinite in ONNX's evaluator and 2.7e38 in XLA."""
 UNDESCRIBED = {

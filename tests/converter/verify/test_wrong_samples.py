@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import onnx_ir as ir
 import pytest
 from jax import lax
 
@@ -12,7 +11,6 @@ from converter.ir import ops
 from converter.model.verdict import LEVELS
 from converter.verify.checking import MAX_WRONG_SAMPLES
 from converter.verify.noise import PerturbedEvaluation
-from tests.judges.runtimes import onnxruntime
 from tests.programs.table import PROGRAMS
 
 SIZE = 3
@@ -93,7 +91,7 @@ def test_errors_of_onnx_runtime_s_sine_are_allowed():
     x = np.full(8, 1.568102345)
     with jax.enable_x64(True):
         export = converter.to_onnx(jnp.tan, [x])
-        (tangents,) = onnxruntime(ir.to_proto(export.model).SerializeToString(), [x])
+        (tangents,) = converter.run(converter.session(export), [x]).values()
         assert abs(tangents / jnp.tan(x) - 1).max() > 2e-15
         assert converter.check(export, jnp.tan, [x]).passed
         assert not converter.check(export, lambda x: jnp.tan(x) * (1 + 1e-11), [x]).passed
