@@ -1,12 +1,12 @@
 """The Python blocks of README run as they are, in a folder with pictures and weights."""
 
-import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests import folders
+from tests.code_blocks import code_blocks
 from tests.command import Command
 from tests.hub_server import hub_of, serving
 from zoo.architectures.builder import abstract
@@ -17,7 +17,7 @@ from zoo.registry.lookup import info
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-ATTENTION, FEATURES, LOADED, MLP = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+ATTENTION, FEATURES, LOADED, MLP = code_blocks(README, "python")
 
 
 @pytest.fixture

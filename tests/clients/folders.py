@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from safetensors.numpy import load_file
 
 from tests.clients.environments import HERE
 from tests.clients.tensors import encode
+from tests.code_blocks import code_blocks
 from zoo import info
 from zoo.checkpoints.settings.library_configs import portable_config
 from zoo.checkpoints.settings.processors import transformers_processor
@@ -65,7 +65,7 @@ class Folder:
     def snippet(self, language: str) -> str:
         """Return the program in a language on the card, unchanged."""
         card = (self.path / "README.md").read_text()
-        (program,) = re.findall(rf"```{language}\n(.*?)```", card, re.DOTALL)
+        (program,) = code_blocks(card, language)
         return program
 
 

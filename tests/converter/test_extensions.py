@@ -3,7 +3,6 @@
 The code of `docs/how-to/extending.md` runs unchanged.
 """
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ from jax.extend.core import Primitive
 
 import converter
 from converter.fuse.user_recognisers import structure_names
+from tests.code_blocks import code_blocks
 from tests.programs.channels import conv
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "extending.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = code_blocks(PAGE, "python")
 X = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
 
 

@@ -20,8 +20,8 @@ file, the results in ONNX Runtime are equal to the results of JAX.
 def section(framework: Framework) -> str:
     """Return the section of a framework: its example, the table of its layers, and the layers that
     it lacks."""
-    needs = "<!-- needs the extra [frameworks]: tests/frameworks runs it -->"
-    lines = [f"## {framework.title}", "", needs, f"```python{example(framework.title)}```", ""]
+    skip = '<!-- skip: next "tests/frameworks runs it" -->'
+    lines = [f"## {framework.title}", "", skip, f"```python\n{example(framework.title)}```", ""]
     lines += table((row.name, operators(row.convert()[1])) for row in framework.rows())
     if excluded := framework.excluded():
         lines += ["", "These layers are not in the table:", "", *reasons(excluded)]

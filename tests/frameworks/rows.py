@@ -17,6 +17,7 @@ import numpy as np
 import converter
 from converter.frontend.specs import Spec, parse_arguments
 from converter.verify.samples import draw_inputs
+from tests.code_blocks import code_blocks
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
 SIZES = {"B": 3, "T": 5}
@@ -120,8 +121,8 @@ def sections() -> dict[str, str]:
 
 def example(title: str) -> str:
     """Return the example of a section, which is written by hand."""
-    (code,) = re.findall(r"```python(.*?)```", sections()[title], re.S)
-    return str(code)
+    (code,) = code_blocks(sections()[title], "python")
+    return code
 
 
 def operators(export: converter.Export) -> str:

@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 
 import zoo as package
+from tests.code_blocks import code_blocks
 from zoo.data.digits.data import split_digits
 from zoo.images.photograph import photograph
 
@@ -64,7 +65,7 @@ def test_labels_of_a_bundled_model(zoo):
     """The name (in JAX), the folder (in ONNX Runtime) and the program of the card agree."""
     zoo("build", TOWERS, "--variant", "fp32", "--out", "built", "--offline")
     folder = zoo.here / "built" / TOWERS
-    (program,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    (program,) = code_blocks((folder / "README.md").read_text(), "python")
     saving_program = f"{program}picture.save('three.png')"
     printed = subprocess.check_output([sys.executable, "-c", saving_program], cwd=folder, text=True)
     labels_and_scores = [line.rpartition(" ")[::2] for line in printed.splitlines()]
@@ -114,7 +115,7 @@ def test_examples_of_the_readme(zoo):
     """The commands in README.md print the text below them, up to the third digit of a score."""
     Image.fromarray(split_digits()[1].images[0]).save(zoo.here / "digit.png")
     photograph().save(zoo.here / "cat.png")
-    (block,) = re.findall(r"```text\n(\$ zoo run.*?)```", README.read_text(), re.DOTALL)
+    (block,) = code_blocks(README.read_text(), "text")
     examples = re.findall(r"^\$ zoo (.*)\n((?:(?!\$).*\n)+)", block, re.MULTILINE)
     assert len(examples) == 2
     for command, printed in examples:

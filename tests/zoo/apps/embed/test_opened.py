@@ -10,15 +10,11 @@ from pyarrow import parquet
 
 import zoo as package
 from tests import folders
+from tests.code_blocks import code_blocks
 from tests.zoo.apps.embed.test_embed import rows
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "embed.md"
-BLOCKS = re.findall(
-    r"<!-- needs a dataset and that library -->\n```python\n(.*?)^```",
-    PAGE.read_text(),
-    re.M | re.S,
-)
-WRITES, *BLOCKS = BLOCKS
+WRITES, *BLOCKS = code_blocks(PAGE.read_text(), "python")
 LIBRARIES = [re.search(r"^import (\w+)", block)[1] for block in BLOCKS]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from tests.code_blocks import code_blocks
 from tests.command import call_zoo
 from zoo.apps.site.catalogue import build_catalogue
 from zoo.apps.site.folders import read_folders
@@ -93,5 +94,5 @@ def test_the_program_of_a_page_gives_what_python_gives(name, run_cpp, folders, u
 
 def test_the_program_of_the_documentation_runs(run_cpp, folders):
     page = (ROOT / "docs" / "how-to" / "runtimes.md").read_text()
-    (program,) = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
+    (program,) = code_blocks(page, "cpp")
     assert run_cpp(program, folders[1] / "onnx") == []
