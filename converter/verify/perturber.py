@@ -140,9 +140,22 @@ class Perturber(SteppedApply):
         magnitude = self._absolute_functions.get(node.op.name)
         unit_magnitude = None if magnitude is None else args[0].dtype.type(8 * magnitude)
         perturbed = [self._perturb_elements(y, is_exact, unit_magnitude) for y in results]
+        if node.op is ops.convert_element_type and node.out.dtype == jnp.bfloat16:
+            return [self._perturb_underflow(args[0], *perturbed)]
         if node.op.float64_units and node.out.dtype == np.float64:
             return [self._perturb_float64_function(y, node.op.float64_units) for y in perturbed]
         return perturbed
+
+    def _perturb_underflow(self, operand: Any, rounded: Any) -> Any:
+        """Return the rounded operand, with the smallest normal number instead of a zero where the
+        operand is not zero.
+
+        bfloat16 has the exponents of float32, so that only subnormal operands underflow. They are
+        flushed to zero in other evaluations, as a subnormal result would be in all of them.
+        """
+        smallest = self._np.copysign(jnp.finfo(rounded.dtype).smallest_normal, operand)
+        underflows = (rounded == 0) & (operand != 0)
+        return self._np.where(underflows, smallest, rounded).astype(rounded.dtype)
 
     def _perturb_float64_function(self, value: Any, units: int) -> Any:
         """Return the value with each element changed by a random error of at most ``units`` units

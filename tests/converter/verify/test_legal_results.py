@@ -77,6 +77,24 @@ def test_results_of_another_function_do_not_count():
     assert not converter.check(export, lambda x: x * 0 + 1, [X]).passed
 
 
+def sort_tiny_weights(x):
+    """Return [0, 1, 2]. The first exponential is subnormal, and bfloat16 rounds it to zero."""
+    return jnp.argsort(jnp.exp(x - 98).astype(jnp.bfloat16) * 352)
+
+
+def test_a_number_that_underflows_in_bfloat16_may_not_be_rounded():
+    """XLA flushes such numbers, and a file may multiply them in float32."""
+    x = np.float32([0, -9, 1])
+    unrounded = converter.to_onnx(
+        lambda x: jnp.argsort((jnp.exp(x - 98) * 352).astype(jnp.bfloat16)), [x]
+    )
+    ((result,),) = (converter.run(unrounded, [x]).values(),)
+    assert result.tolist() == [1, 0, 2]
+    assert converter.check(unrounded, sort_tiny_weights, [x]).passed
+    wrong = converter.to_onnx(lambda x: jnp.argsort(-x), [x])
+    assert not converter.check(wrong, sort_tiny_weights, [x]).passed
+
+
 def scale_product(x):
     """Return 1 plus a reciprocal. The matrix product overflows before it is scaled."""
     return 1 + 1e10 / ((x @ jnp.full((3, 2), 1e30)) * jnp.float32(1e-30))
@@ -99,13 +117,18 @@ def exponential_ratio(x):
     return jnp.exp(x * 20) / jnp.sum(jnp.exp(x * 20))
 
 
+def select_by_overflow(x):
+    return jnp.where(jnp.isinf(x * 6e4), 1, x)
+
+
+@pytest.mark.parametrize("fn", [exponential_ratio, select_by_overflow])
 @pytest.mark.parametrize(("dtype", "is_open"), [(np.float16, True), (np.float32, False)])
-def test_overflow_in_half_precision_is_open(dtype, is_open):
-    """A wrong file fails in any case. The element is open if JAX overflows in float16."""
+def test_overflow_in_half_precision_is_open(fn, dtype, is_open):
+    """A wrong file fails in any case. The elements are open if JAX overflows in float16."""
     x = X.astype(dtype)
-    wrong = converter.to_onnx(lambda x: exponential_ratio(x) * 0 + x, [x]).model
-    verdict = converter.check(wrong, exponential_ratio, [x])
-    assert verdict.differences and any(d.open for d in verdict.differences) == is_open
+    wrong = converter.to_onnx(lambda x: fn(x) * 0.5 + 0.25, [x]).model
+    verdict = converter.check(wrong, fn, [x])
+    assert verdict.differences and {d.open for d in verdict.differences} == {is_open}
 
 
 BITS = {
