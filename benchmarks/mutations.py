@@ -9,9 +9,10 @@ with the seed.
 A map lists the default tests that run each line. The tests that run the mistaken lines are tried
 first, those that run the fewest lines before the others, and then the files that they are in, until
 a test fails. For a line that runs when its module is imported, the tests that run any line of the
-module are tried, or those in the nearest folder, and finally all tests of the package. The map is a
-database of `coverage`. If FILE does not exist, the default tests run once to create it. The program
-prints one line for each mistake. The exit code is 1 if no test notices one of them.
+module are tried, or those in the nearest folder, and finally all tests of the package and of the
+whole project. The map is a database of `coverage`. If FILE does not exist, the default tests run
+once to create it. The program prints one line for each mistake. The exit code is 1 if no test
+notices one of them.
 """
 
 import argparse
@@ -179,7 +180,11 @@ class CoverageMap:
         """Return batches of tests that run the mistaken lines, or else lines of the same module."""
         lines = self.data.contexts_by_lineno(str(mistake.path))
         mistaken = range(mistake.node.lineno, mistake.node.end_lineno + 1)
-        all_tests = [f"tests/{mistake.path.parts[0]}"]
+        project_tests = sorted(ROOT.glob("tests/test_*.py"))
+        all_tests = [
+            f"tests/{mistake.path.parts[0]}",
+            *(path.relative_to(ROOT).as_posix() for path in project_tests),
+        ]
         if tests := self._of(lines, mistaken):
             return make_batches(tests)
         if tests := self._of(lines, lines):

@@ -78,16 +78,18 @@ def added(x):
     )
 
 
-def gru(inner):
+def gru(inner, complement=False):
     """Return a loop over a GRU cell. ``inner`` computes the state's part of the new state, from the
-    state, the reset gate and a matrix."""
+    state, the reset gate and a matrix. With ``complement``, the update gate is the share of the new
+    state instead of the old one."""
     rng = np.random.default_rng(6)
     w, r = (rng.standard_normal((3, n, H)).astype(np.float32) / 2 for n in (D, H))
 
     def body(h, row):
         update, reset = (jax.nn.sigmoid(row @ w[i] + h @ r[i]) for i in range(2))
         new = jnp.tanh(row @ w[2] + inner(h, reset, r[2]))
-        h = (1 - update) * new + update * h
+        old_share, new_share = (1 - update, update) if complement else (update, 1 - update)
+        h = old_share * h + new_share * new
         return h, h
 
     return lambda x: lax.scan(body, jnp.zeros((7, H)), x)
@@ -143,6 +145,21 @@ def simple(after):
     return packed(lambda carry, x, gates: (after(jnp.tanh(gates[0]), carry[0]),), 1)
 
 
+def simple_of_sums(count):
+    """Return a loop over a simple cell whose gate is this number of nested sums."""
+    rng = np.random.default_rng(9)
+    w, r = (rng.standard_normal(shape).astype(np.float32) / 4 for shape in ((count, D, H), (H, H)))
+
+    def body(h, row):
+        gate = h @ r
+        for index, matrix in enumerate(w):
+            gate = gate + (row if index % 2 else row[:, ::-1]) @ matrix
+        h = jnp.tanh(gate)
+        return h, h
+
+    return lambda x: lax.scan(body, jnp.zeros((7, H)), x)
+
+
 def normed(z):
     return (z - z.mean(-1, keepdims=True)) / (jnp.abs(z).max(-1, keepdims=True) + 1)
 
@@ -194,6 +211,11 @@ PROGRAMS = [
     *(Case(f"gru, reset {name}", gru(inner), CLOSED, ops={"GRU": 1, "Scan": 0}, tags=DEFAULT)
       for name, inner in {"first": lambda h, reset, r: (reset * h) @ r,
                           "last": lambda h, reset, r: reset * (h @ r + 0.5)}.items()),
+    Case("gru, complement of its update gate",
+         gru(lambda h, reset, r: (reset * h) @ r, complement=True), CLOSED,
+         ops={"GRU": 1, "Scan": 0}, tags=DEFAULT),
+    Case("of 12 nested sums", simple_of_sums(12), CLOSED, ops={"RNN": 1, "Scan": 0}, tags=DEFAULT),
+    miss("of 13 nested sums", simple_of_sums(13), "it has a term of add"),
     miss("partly reset", gru(lambda h, reset, r: reset * (h @ r) + h @ r[::-1]), "on some of what"),
     miss("only biases reset", gru(lambda h, reset, r: reset * 0.5 + h @ r), "on some of what"),
     miss("coupled", lstm(keep=None), "its cell is not a gate times itself"),

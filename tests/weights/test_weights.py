@@ -4,6 +4,7 @@ import hashlib
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -15,8 +16,16 @@ from tests.loading import load, naming_of
 from tests.seeded import as_file
 from tests.tiers import default_rows
 from weights import LazyTensor, locate, random_weights
-from weights.errors import BadValues, MappingError, WeightsNotFound, WrongDigest
+from weights.errors import (
+    BadValues,
+    MappingError,
+    NotACheckpoint,
+    WeightsNotFound,
+    WrongDigest,
+)
+from weights.files import Checkpoint
 from weights.initializers import DRAWS, KINDS, kind_of, periods, round_to_bfloat16
+from weights.load import find_nearest_naming
 from weights.mapping import SHOWN_NAMES, Rule, map_tensors, plan_leaves, source_shapes
 from weights.namings.meta_names import DINOV3_VIT
 from weights.namings.tower_names import HUB_TIPS_VIT, TIPS_VIT
@@ -112,6 +121,18 @@ def test_all_mapping_errors_are_reported_together(tiny7b):
     assert "norm.weight (is int64, must be bfloat16, float16, float32, float64)" in message
     message, count = mapping_error(tiny7b.shapes, {}), len(tiny7b.state)
     assert f"{count} missing: " in message and f" and {count - SHOWN_NAMES} more" in message
+
+
+@pytest.mark.parametrize(
+    ("keys", "listed"),
+    [("abcdef", "a, b, c, d, e"), (["å" * 20], "\\xe5" * 15), ([], "none at all")],
+)
+def test_the_error_about_another_file_lists_five_names(keys, listed):
+    """Characters other than ASCII are escaped, and at most 60 characters of a name are listed."""
+    tensors = as_file(dict.fromkeys(keys, np.zeros(1)))
+    with pytest.raises(NotACheckpoint) as error:
+        find_nearest_naming([DINOV3_VIT], Checkpoint(Path("w.pth"), "", (), tensors))
+    assert f"the file's {len(keys)} tensors ({listed} …) are not those of" in str(error.value)
 
 
 def test_random_weights_depend_on_seed_and_name_only(tiny7b):

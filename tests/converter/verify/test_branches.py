@@ -21,6 +21,7 @@ from converter.verify.steering import (
     MAX_SMALL_WORK,
     MAX_TRIES,
     MIN_SAMPLES,
+    close_numbers,
     count_numbers,
     draw_steered_samples,
     is_small,
@@ -282,6 +283,11 @@ def test_given_inputs_are_the_only_samples(tmp_path):
         assert verdict.passed and verdict.samples == 1
         texts = [re.sub(r" at \S+ \(.*?\) did", " did", text) for text in verdict.untaken]
         assert f"{BRANCHES[0]} in 1 samples" in texts and len(texts) == 4
+
+
+def test_numbers_close_to_given_ones():
+    expected = [-3, 1.5, 2, 2.997, 3, 3.003, 4, 6]
+    np.testing.assert_allclose(close_numbers(np.float64([3])), expected, rtol=1e-15)
 
 
 @pytest.mark.full

@@ -194,12 +194,21 @@ def text(characters):
     return b"X" + struct.pack("<I", len(characters)) + characters.encode()
 
 
+STORAGE = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu") + b"K\x01tQ"
+"""The pickle operations of a storage of one number."""
+
+
+def pickle_of_tensor(storage, shape, strides):
+    """Return a pickle of a dictionary with a tensor. The arguments are the pickle operations of its
+    parts."""
+    call = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00" + shape + strides + b"tR"
+    return b"\x80\x02}" + text("a") + call + b"s."
+
+
 def many_dimensions():
     """Return a pickle of a tensor with 60,000 dimensions."""
-    storage = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu")
     sizes = b"(" + b"K\x01" * 60_000 + b"t"
-    call = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x01tQK\x00" + sizes * 2 + b"tR"
-    return b"\x80\x02}" + text("a") + call + b"s."
+    return pickle_of_tensor(STORAGE, sizes, sizes)
 
 
 def keys_with_one_hash():
@@ -222,6 +231,8 @@ PICKLES = {
     "a text that is too long": b"\x80\x02X\xff\xff\xff\x7fabc.",
     "a number that is too long": b"\x80\x02\x8a\xff.",
     "a tensor of nothing": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R.",
+    "a tensor without a storage": pickle_of_tensor(b"N", b")", b")"),
+    "more strides than sizes": pickle_of_tensor(STORAGE, b"K\x01\x85", b"K\x01K\x01\x86"),
     "many dimensions": many_dimensions(),
     "keys with one hash": keys_with_one_hash(),
 }

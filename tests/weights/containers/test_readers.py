@@ -144,6 +144,15 @@ def test_values_of_npz_are_those_of_numpy(save, tmp_path):
         assert tensor.read().dtype == np.float32
 
 
+def test_values_of_pth_are_those_of_torch(tmp_path):
+    torch.save({key: torch.tensor(array) for key, array in ARRAYS.items()}, tmp_path / "w.pth")
+    tensors = read_tensors(tmp_path / "w.pth")
+    assert list(tensors) == list(ARRAYS)
+    for key, array in ARRAYS.items():
+        assert tensors[key].shape == array.shape
+        np.testing.assert_array_equal(tensors[key].read(), array)
+
+
 SWITCHES = ("block_linked", "content_checksum", "block_checksum", "store_size")
 
 

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -177,6 +178,12 @@ def test_the_file_that_was_given_is_named(tmp_path):
     assert "model.safetensors" not in str(error.value)
     (tmp_path / "config.json").write_text('{"num_attention_heads": 4}')
     assert identify_checkpoint(checkpoint)[0].config.heads == 4
+
+
+def test_an_equinox_file_of_one_array(tmp_path):
+    eqx.tree_serialise_leaves(tmp_path / "one.eqx", np.zeros(3))
+    with pytest.raises(WeightsError, match="not those of a model in the zoo"):
+        package.from_pretrained(tmp_path / "one.eqx")
 
 
 @pytest.mark.parametrize(

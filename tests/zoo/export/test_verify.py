@@ -6,6 +6,7 @@ import os
 import shutil
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import equinox as eqx
 import jax
@@ -112,6 +113,15 @@ def test_golden_numbers_at_every_level(built, monkeypatch):
     assert all(
         detail.endswith("at optimisation level 'basic'") for detail in failed_findings.values()
     )
+
+
+def test_a_file_that_fails_at_a_lower_level(built, monkeypatch):
+    """A variant fails if it runs only at the highest optimization level."""
+    open_sessions = Mock(side_effect=RuntimeError("no kernel"))
+    monkeypatch.setattr(runtime, "sessions_below_highest_level", open_sessions)
+    failed_findings = failures(audit(built[0]))
+    assert {*failed_findings} == {f"{v}: golden" for v in ("fp32", "fused", "fp16", "bf16", "int8")}
+    assert {*failed_findings.values()} == {"no kernel, below the highest optimisation level"}
 
 
 def test_one_file_of_a_folder(built, zoo):
@@ -275,13 +285,13 @@ def parse_doubling_functions(depth, first):
     return onnx.parser.parse_model("\n".join((f"{main} {{ y = own.f{depth}(x) }}", *functions)))
 
 
-@pytest.mark.parametrize("depth", [3, 40, 2000])
+@pytest.mark.parametrize("depth", [0, 3, 40, 2000])
 @pytest.mark.parametrize("calls_itself", [False, True])
 def test_functions_that_expand_to_many_nodes(depth, calls_itself, tmp_path):
     model = parse_doubling_functions(depth, f"own.f{depth}" if calls_itself else "Identity")
     onnx.save(model, tmp_path / "model.onnx")
     finding, _ = read_graph(tmp_path / "model.onnx", [])
-    assert finding.passed == (depth == 3 and not calls_itself)
+    assert finding.passed == (depth <= 3 and not calls_itself)
 
 
 ENTRY = zoo.info(folders.MODEL)

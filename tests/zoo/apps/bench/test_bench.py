@@ -252,3 +252,9 @@ def test_other_busy_programs_are_noticed(monkeypatch, tmp_path):
     assert busy == [False, False, True]
     stat.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
     assert watch_other_programs()() is None and not is_busy(None)
+    stat.unlink()
+    assert watch_other_programs()() is None
+    stat.write_text("cpu  1000 0 0 0 0 0 0 0 0 0\n")
+    assert watch_other_programs()() is not None
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert watch_other_programs()() is None
