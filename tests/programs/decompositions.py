@@ -226,6 +226,19 @@ def at_edges(fn: Callable[..., Any], count: int) -> Case:
                 tags=DEFAULT)  # fmt: skip
 
 
+COMPLEX = (normal(2, 3, 3) + 1j * normal(2, 3, 3)).astype(np.complex64)
+OPTIONS = [
+    *(Case(f"triangular_solve, conjugate, {side}",
+           partial(lax.linalg.triangular_solve, left_side=side == "left", lower=True,
+                   transpose_a=side == "right", conjugate_a=True),
+           [COMPLEX + 4 * np.eye(3, dtype=np.complex64), COMPLEX], tolerance=16, tags=DEFAULT)
+      for side in ("left", "right")),
+    Case("eigh, unsorted",
+         lambda x: jnp.sort(lax.linalg.eigh(x @ x.mT, sort_eigenvalues=False)[1]), [SQUARE],
+         tolerance=16, tags=DEFAULT),
+    Case("bessel_i0e of float64", lax.bessel_i0e, [np.linspace(-30, 30, 13)], x64=True,
+         tags=DEFAULT),
+]  # fmt: skip
 SPECIAL_VALUES = [at_edges(fn, count) for fn, count in SPECIAL.items()]
 HIGH_HALVES = map(high_half, ("int32", "uint32", "int8", "uint16") * hasattr(lax, "mulhi"))
 CASES = (
@@ -233,4 +246,4 @@ CASES = (
     for name, row in ROWS.items()
     if name not in SINCE or hasattr(*SINCE[name])
 )
-PROGRAMS = [*CASES, *HIGH_HALVES, *SINGULAR, *SPECIAL_VALUES]
+PROGRAMS = [*CASES, *OPTIONS, *HIGH_HALVES, *SINGULAR, *SPECIAL_VALUES]

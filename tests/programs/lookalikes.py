@@ -35,6 +35,10 @@ def attention(change):
     return fn
 
 
+def of_one_query(q, k, v):
+    return jax.nn.softmax(k @ q / 2) @ v
+
+
 def returned(index):
     """Return attention with a second output: its weights, or the scores."""
 
@@ -323,6 +327,8 @@ OTHERS = [
     *(Case(fn.__name__.replace("_", " "), fn, QKV, ops={**NONE, "Softmax": 0},
            said="its softmax is written in a way that is not known")
       for fn in (own_softmax, divided_after_the_product, with_one_in_the_sum, by_log_of_sum)),
+    Case("of one query", of_one_query, ((4,), (7, 4), (7, 5)), ops={"Attention": 0, "Softmax": 1},
+         said="it is of one query alone", tags=DEFAULT),
     Case("difference of two", difference_of_two, QKV, ops={**NONE, "Softmax": 2},
          said="between the softmax and the second product stands sub"),
     Case("moments that cancel", moments_that_cancel, [CLOSE], ops={NORM: 1}, tolerance=1000),

@@ -78,15 +78,16 @@ def added(x):
     )
 
 
-def gru(inner, complement=False):
+def gru(inner, complement=False, gates=(jax.nn.sigmoid,) * 2):
     """Return a loop over a GRU cell. ``inner`` computes the state's part of the new state, from the
     state, the reset gate and a matrix. With ``complement``, the update gate is the share of the new
-    state instead of the old one."""
+    state instead of the old one. ``gates`` are the functions of the update gate and of the reset
+    gate."""
     rng = np.random.default_rng(6)
     w, r = (rng.standard_normal((3, n, H)).astype(np.float32) / 2 for n in (D, H))
 
     def body(h, row):
-        update, reset = (jax.nn.sigmoid(row @ w[i] + h @ r[i]) for i in range(2))
+        update, reset = (gate(row @ w[i] + h @ r[i]) for i, gate in enumerate(gates))
         new = jnp.tanh(row @ w[2] + inner(h, reset, r[2]))
         old_share, new_share = (1 - update, update) if complement else (update, 1 - update)
         h = old_share * h + new_share * new
@@ -216,6 +217,15 @@ PROGRAMS = [
          ops={"GRU": 1, "Scan": 0}, tags=DEFAULT),
     Case("of 12 nested sums", simple_of_sums(12), CLOSED, ops={"RNN": 1, "Scan": 0}, tags=DEFAULT),
     miss("of 13 nested sums", simple_of_sums(13), "it has a term of add"),
+    miss("without a reset gate", gru(lambda h, reset, r: h @ r), "not one gate resets its state",
+         ops=NO_CELL),
+    *(miss(f"gru, {name}", gru(lambda h, reset, r: (reset * h) @ r, **options), said)
+      for name, options, said in (
+        ("sine of its update gate", {"gates": (jnp.sin, jax.nn.sigmoid)}, "is computed by sin"),
+        ("sine of its reset gate", {"gates": (jax.nn.sigmoid, jnp.sin)}, "a gate is more than"),
+        ("two activations", {"gates": (jax.nn.sigmoid, jnp.tanh)}, "different activations"),
+        ("complement of tanh", {"gates": (jnp.tanh,) * 2, "complement": True}, "one less tanh is"),
+      )),
     miss("partly reset", gru(lambda h, reset, r: reset * (h @ r) + h @ r[::-1]), "on some of what"),
     miss("only biases reset", gru(lambda h, reset, r: reset * 0.5 + h @ r), "on some of what"),
     miss("coupled", lstm(keep=None), "its cell is not a gate times itself"),

@@ -338,6 +338,8 @@ NAMED_CALLS = [
     Case("gradient of a square", jax.grad(squared), ((3, 5, 7),), tags=DEFAULT),
     Case("tangent of a square", lambda x: jax.jvp(squared, (x,), (x * 2,)), ((3, 5, 7),),
          tags=DEFAULT),
+    Case("smoothed cubic of PyTorch", to(2, 3, method="cubic-pytorch"), ((7, 8),),
+         ops={"Resize": 1}, tolerance=2, tags=DEFAULT, since=SINCE["cubic-pytorch"]),
     # The gradient of a resize to equal sizes has a call whose results are not used.
     Case("call without used results", jax.grad(lambda x: jnp.sin(to(4, 3, method="nearest")(x))
          .sum()), ((4, 3),), tags=DEFAULT),

@@ -334,14 +334,15 @@ def member(name, kind=tarfile.REGTYPE, target=""):
     return info
 
 
-def equimo_archive(path, members):
-    """Write a compressed archive of empty metadata and of members with their content."""
+def equimo_archive(path, members, metadata=b"{}", end=None):
+    """Write a compressed archive of metadata and of members with their content. `end` is the number
+    of bytes that are kept."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for info, content in [(member("metadata.json"), b"{}"), *members]:
+        for info, content in [(member("metadata.json"), metadata), *members]:
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
-    path.write_bytes(lz4.frame.compress(buffer.getvalue()))
+    path.write_bytes(lz4.frame.compress(buffer.getvalue()[:end]))
 
 
 MEMBERS = (

@@ -194,6 +194,45 @@ def test_other_adapters_are_refused(name, tmp_path):
         package.from_pretrained("vit", tmp_path / "lora", base=tmp_path / "base")
 
 
+LAYER = "base_model.model.vit.layers.0.attention.q_proj.lora_"
+TENSOR_CHANGES = {
+    "no factors": (lambda state: {"a": torch.ones(1)}, "contains no LoRA factors"),
+    "factors of an embedding": (
+        lambda state: state | {"base_model.model.vit.lora_embedding_A": torch.ones(1)},
+        "vit.lora_embedding_A, which is no factor of a linear layer",
+    ),
+    "one factor": (
+        lambda state: {key: value for key, value in state.items() if key != f"{LAYER}B.weight"},
+        "only one of two factors of vit.layers.0.attention.q_proj",
+    ),
+    "another rank": (
+        lambda state: state | {f"{LAYER}B.weight": state[f"{LAYER}B.weight"][:, :3].contiguous()},
+        "factors of vit.layers.0.attention.q_proj are ",
+    ),
+}
+"""Changes of the tensors of an adapter that the zoo refuses, with the text of the error."""
+
+
+@pytest.mark.parametrize("name", TENSOR_CHANGES)
+def test_adapters_with_other_tensors_are_refused(name, tmp_path):
+    change, message = TENSOR_CHANGES[name]
+    saved(ADAPTERS["attention"], tmp_path)
+    path = tmp_path / "lora" / "adapter_model.safetensors"
+    state = load_file(path)
+    assert f"{LAYER}A.weight" in state
+    save_file(change(state), path)
+    with pytest.raises(WeightsError, match=message):
+        package.from_pretrained("vit", tmp_path / "lora", base=tmp_path / "base")
+
+
+def test_a_folder_without_the_tensors_of_an_adapter_is_refused(tmp_path):
+    saved(ADAPTERS["attention"], tmp_path)
+    (tmp_path / "lora" / "adapter_model.safetensors").unlink()
+    message = "has no adapter_model.safetensors and no adapter_model.bin"
+    with pytest.raises(WeightsError, match=message):
+        package.from_pretrained("vit", tmp_path / "lora", base=tmp_path / "base")
+
+
 def test_another_base_is_refused(tmp_path):
     saved(ADAPTERS["attention"], tmp_path / "vit")
     saved(ADAPTERS["siglip"], tmp_path / "other")
