@@ -155,4 +155,34 @@ def scatter(seed: int) -> Case:
     return Case(f"scatter {seed}", fn, (shape, indices, updates), tags=tags)
 
 
-PROGRAMS = [*GATHERS, *SCATTERS, *WINDOWS, *APPLIED, *SLICES, *PADS, *map(scatter, range(8))]
+def alternate(first, second):
+    """Return a function that overwrites two parts of the columns of its first operand with those of
+    its second operand."""
+    return lambda x, y: x.at[:, first].set(y[:, first]).at[:, second].set(-y[:, second])
+
+
+EVEN, ODD = np.s_[::2], np.s_[1::2]
+ALTERNATING = [
+    *(Case(f"alternating updates, {name}", alternate(*parts), ((3, size), (3, size)), tags=DEFAULT)
+      for name, size, parts in (
+        ("even and odd", 7, (EVEN, ODD)),
+        ("odd and even", 7, (ODD, EVEN)),
+        ("odd and even, of an even size", 8, (ODD, EVEN)),
+        ("apart", 8, (np.s_[:4:2], np.s_[5::2])),
+        ("of other counts", 8, (EVEN, np.s_[1:5:2])),
+      )),
+    Case("alternating updates of zeros", lambda x: jnp.zeros_like(x).at[:, EVEN].set(x[:, EVEN]),
+         ((3, 7),), tags=DEFAULT),
+]  # fmt: skip
+
+
+PROGRAMS = [
+    *ALTERNATING,
+    *GATHERS,
+    *SCATTERS,
+    *WINDOWS,
+    *APPLIED,
+    *SLICES,
+    *PADS,
+    *map(scatter, range(8)),
+]
