@@ -70,7 +70,7 @@ def explain_error(
         run: traces the function for inputs of other types, and raises what tracing raises.
         line: the user's source line that raised the error, or "".
     """
-    text, names = first_line(error), all_names(structs)
+    text, message, names = first_line(error), str(error), all_names(structs)
     cause: tuple[list[str], str] | None
 
     def works(numbers: Mapping[str, int | str]) -> bool:
@@ -88,9 +88,11 @@ def explain_error(
         causing_names = sorted(
             minimal_subset(lambda subset: works(dict.fromkeys(subset, SAMPLE_SIZE)), names[::-1])
         )
-        cause = causing_names, _suggest_multiple(causing_names, works)
+        cause = _suggest_limit(works, message) or (
+            causing_names,
+            _suggest_multiple(causing_names, works),
+        )
     else:
-        message = str(error)
         cause = (
             _suggest_equal(names, works)
             or _suggest_limit(works, message)

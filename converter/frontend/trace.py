@@ -177,7 +177,8 @@ def _trace_jaxpr(
             eager = partial(jaxpr, eager=True)
             try:
                 return _concretize(eager, leaves)
-            except diagnostics.DIMENSION_ERRORS:
+            except Exception:
+                # JAX's error for a named dimension outside of a trace has no public class.
                 raise error from None
 
     try:

@@ -10,6 +10,7 @@ from jax import lax
 
 import converter
 
+TABLE = np.arange(512, dtype=np.float32)
 REFUSED = {
     "a comparison": (
         lambda x, y: x if x.shape[0] > 4 else -x,
@@ -36,6 +37,22 @@ REFUSED = {
         lambda x, y: lax.reduce_window(x, 0.0, lax.add, (x.shape[0] // 2 + 1,), (1,), "VALID"),
         r"window_dimensions have the dimension 'floordiv\(h, 2\) \+ 1', and need numbers",
     ),
+    "a table": (
+        lambda x, y: x + jnp.arange(9.0)[: x.shape[0]],
+        r"dimension 'h': .*if it is never larger, say so: constraints=\['h <= 9'\]",
+    ),
+    "a long table": (
+        lambda x, y: x + jnp.arange(512.0)[: x.shape[0]],
+        r"dimension 'h': .*if it is never larger, say so: constraints=\['h <= 512'\]",
+    ),
+    "an array of a table": (
+        lambda x, y: y + jnp.asarray(TABLE)[: y.shape[0]],
+        r"dimension 'w': .*if it is never larger, say so: constraints=\['w <= 512'\]",
+    ),
+    "halves": (
+        lambda x, y: x + jnp.arange(0.5, x.shape[0]),
+        r"dimension 'h': .*start from a whole number: jnp\.arange\(0, h\) \+ 0\.5",
+    ),
     "a branch on numbers": (lambda x, y: x if x[0] > 0 else y, r"jnp\.where or jax\.lax\.cond"),
 }
 
@@ -53,9 +70,15 @@ def test_refusal_is_one_sentence_with_the_source_line(name):
 
 def test_suggested_constraints_suffice():
     """A function converts once the constraints that the error suggests are declared."""
-    fn, constraints = REFUSED["a reshape"][0], ["mod(h, 2) == 0"]
-    exported = converter.to_onnx(fn, [("h",), ("w",)], constraints=constraints)
-    assert converter.check(exported, fn).passed
+    for name, constraint in (
+        ("a reshape", "mod(h, 2) == 0"),
+        ("a table", "h <= 9"),
+        ("a long table", "h <= 512"),
+        ("an array of a table", "w <= 512"),
+    ):
+        fn = REFUSED[name][0]
+        exported = converter.to_onnx(fn, [("h",), ("w",)], constraints=[constraint])
+        assert converter.check(exported, fn).passed
     explanation = converter.explain(REFUSED["linspace"][0], [("h",), ("w",)])
     assert not explanation.is_complete
     assert "test_refusals.py" in explanation.obstacles[0].lines[0]
