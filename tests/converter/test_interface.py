@@ -102,6 +102,21 @@ def test_functions_that_cannot_be_verified_are_rejected():
         converter.to_onnx(lambda x: None, [(2, 3)])
 
 
+def test_models_that_cannot_be_run_or_compared(tmp_path):
+    exported, x = converter.to_onnx(jnp.sin, [(3,)]), np.float32([1, 2, 3])
+    for inputs in ([], [x, x]):
+        with pytest.raises(converter.CheckError, match=f"takes 1 inputs, received {len(inputs)}"):
+            converter.run(exported, inputs)
+    with pytest.raises(converter.CheckError, match="has 1 outputs, the function gave 2"):
+        converter.check(exported, lambda x: (x, x), [x])
+    with pytest.raises(converter.CheckError, match=r"float32\[3\] in ONNX.* float32\[2\] in JAX"):
+        converter.check(exported, lambda x: x[:2], [x])
+    with pytest.raises(converter.CheckError, match="is not a file; pass the path of a model"):
+        converter.run(tmp_path, [x])
+    with pytest.raises(converter.CheckError, match="a path or a session, received int"):
+        converter.run(5, [x])
+
+
 def test_numbers_are_compared_as_jax_returns_them(tmp_path):
     """Python's numbers and numpy's numbers of 64 bits have the dtypes that JAX returns."""
     path, x = tmp_path / "model.onnx", np.ones((2, 4), np.float32)

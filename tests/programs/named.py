@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.conformance import SAMPLES, Case
+from tests.conformance import DEFAULT, SAMPLES, Case
 
 KERNEL = np.random.default_rng(0).standard_normal((4, 2, 3, 3)).astype(np.float32)
 
@@ -56,6 +56,8 @@ DERIVED = [
         [-x[x.shape[0] // 2 :], x[: x.shape[0] // 2]]), FOUR),
     Case("window", lambda x: lax.reduce_window(x, 0.0, lax.add, (2,), (2,), "VALID"), FOUR),
     Case("halves", lambda x, y: jnp.split(x, 2, axis=1), TWO),
+    Case("without elements", lambda x: jnp.broadcast_to(jnp.sin(x)[:, None], (x.shape[0], 0)),
+         (("B",),), ops={"Sin": 0}, tags=DEFAULT),
     Case("interleaved", lambda x, y: jnp.stack([x[:, ::2], -x[:, 1::2]], -1).reshape(x.shape), TWO),
     Case("one less", lambda x, y: x.reshape(x.shape[0], -1, 2)[..., 0] * y[:-1], TWO),
     Case("concatenated", lambda x, y: jnp.concatenate([x[0], y]), TWO),

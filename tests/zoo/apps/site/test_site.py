@@ -11,9 +11,9 @@ import pytest
 from tests import folders as folders_of_files
 from tests.clients import environments
 from zoo.apps.site.browser_runtime import ONNXRUNTIME_WEB, TRANSFORMERS_JS
-from zoo.apps.site.catalogue import Catalogue, build_catalogue
+from zoo.apps.site.catalogue import Catalogue, CatalogueRow, build_catalogue
 from zoo.apps.site.folders import read_folders
-from zoo.apps.site.pages import demo_facts, render_pages
+from zoo.apps.site.pages import catalogue_cells, demo_facts, render_pages
 from zoo.apps.site.write import write_site
 from zoo.artifacts.read import read_folder_manifest
 from zoo.common.errors import BadFile, BadOutput, BadRequest, ZooError
@@ -47,6 +47,29 @@ def test_folders_that_no_build_writes_are_refused(further_files, changes, messag
     folder = folders_of_files.write(tmp_path / "built", contents | {"manifest.json": manifest})
     with pytest.raises(BadFile, match=message):
         read_folders([folder], LogProgress())
+
+
+@pytest.mark.parametrize(
+    ("uncounted", "busy", "signs"),
+    [
+        (2, True, {"multiply_adds": "≥", "p50_ms": "≤"}),
+        (0, True, {"p50_ms": "≤"}),
+        (2, False, {"multiply_adds": "≥"}),
+    ],
+)
+def test_bounds_in_the_table(uncounted, busy, signs):
+    """`≥` is before a number of products that leaves some out, `≤` before a time of a busy
+    machine."""
+    texts = dict.fromkeys(("variant", "file", "family", "precision", "input", "licence"), "a")
+    row = CatalogueRow(
+        **texts,
+        **{"model": "vit_digits", "opset": 23, "parameters": 5, "bytes": 7, "random": False},
+        **{"error": 1e-6, "cosine": 1.0, "p50_ms": 2.0, "busy": busy, "ratio": 1.5},
+        **{"multiply_adds": 10**9, "uncounted": uncounted},
+    )
+    cells = catalogue_cells(row)
+    shown = {field: str(cell.text)[0] for field, cell in cells.items() if cell.number is not None}
+    assert {field: sign for field, sign in shown.items() if sign in "≥≤"} == signs
 
 
 def test_folders_of_one_model(tmp_path):
