@@ -82,7 +82,7 @@ def explain_error(
 
     if isinstance(error, InconclusiveDimensionOperation) or any(map(is_symbolic, error.args)):
         causing_names = [name for name in names if re.search(rf"\b{name}\b", text)] or names
-        cause = causing_names, ""
+        cause = causing_names, _known_advice(text) or _suggest_multiple(causing_names, works)
     elif names and works({name: SAMPLE_SIZE * (i + 1) for i, name in enumerate(names)}):
         # Reversed, so that the last of several possible names is reported.
         causing_names = sorted(
@@ -179,9 +179,11 @@ def _suggest_multiple(names: Sequence[str], works: TraceTest) -> str:
     """Return the advice to declare these dimensions as multiples of one of `FACTORS` if the
     function can be traced then, else ""."""
     for factor in FACTORS:
-        if works({name: f"({factor}*{name})" for name in names}):
+        # JAX's texts of shapes have no parentheses around products.
+        if works({name: f"{factor}*{name}" for name in names}):
             texts = [f"mod({name}, {factor}) == 0" for name in names]
-            return f"if they always are multiples, say so: constraints={texts}"
+            subject = "they always are multiples" if len(names) > 1 else "it always is a multiple"
+            return f"if {subject}, say so: constraints={texts}"
     return ""
 
 
@@ -326,8 +328,20 @@ def _advice(text: str, names: Sequence[str]) -> str:
     """Return what to do about an error of JAX for named dimensions, by the first line of its
     message.
 
-    The advice is a constraint for a comparison or a remainder that JAX cannot decide, another form
-    of ``jnp.arange``, or else a fixed size for the names.
+    It is the advice of `_known_advice`, or else to give a fixed size for the names.
+    """
+    name_text = " and ".join(map(repr, names))
+    return _known_advice(text) or (
+        f"Python and numpy need a number there: give one for {name_text} in specs, or compute with "
+        "the size in jax.numpy"
+    )
+
+
+def _known_advice(text: str) -> str:
+    """Return what to do about an error of JAX, by the first line of its message.
+
+    The advice is a constraint for a comparison or a remainder that JAX cannot decide, or another
+    form of ``jnp.arange``. It is empty for other messages.
     """
     if comparison_match := _COMPARED.search(text):
         return _suggest_comparison(*comparison_match.groups())
@@ -339,11 +353,7 @@ def _advice(text: str, names: Sequence[str]) -> str:
         return (
             f"start from a whole number: jnp.arange({integer:g}, {arange_match[2]}) + {fraction:g}"
         )
-    name_text = " and ".join(map(repr, names))
-    return (
-        f"Python and numpy need a number there: give one for {name_text} in specs, or compute with "
-        "the size in jax.numpy"
-    )
+    return ""
 
 
 def _suggest_comparison(left: str, comparison: str, right: str) -> str:

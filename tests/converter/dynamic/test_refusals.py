@@ -1,5 +1,6 @@
 """Errors about symbolic dimensions name the dimension, the source line and the remedy."""
 
+import ast
 import re
 
 import jax
@@ -9,6 +10,12 @@ import pytest
 from jax import lax
 
 import converter
+
+
+def check_multiples(x, y):
+    assert x.shape[0] % 8 == 0
+    return x * 2
+
 
 TABLE = np.arange(512, dtype=np.float32)
 REFUSED = {
@@ -25,6 +32,22 @@ REFUSED = {
         r"dimensions 'h' and 'w': .*give them one name, or .*constraints=\['h == w'\]",
     ),
     "a reshape": (lambda x, y: x.reshape(-1, 2), r"constraints=\['mod\(h, 2\) == 0'\]"),
+    "a reshape of rows": (
+        lambda x, y: (x[:, None] * jnp.ones(6)).reshape(-1, 4, 6),
+        r"dimension 'h': .*if it always is a multiple, say so: constraints=\['mod\(h, 4\) == 0'\]",
+    ),
+    "even and odd rows": (
+        lambda x, y: jnp.stack([x[::2], x[1::2]]),
+        r"dimension 'h': .*if it always is a multiple, say so: constraints=\['mod\(h, 2\) == 0'\]",
+    ),
+    "an assertion": (
+        check_multiples,
+        r"dimension 'h': .*if it always is a multiple, say so: constraints=\['mod\(h, 8\) == 0'\]",
+    ),
+    "two multiples": (
+        lambda x, y: (x[:, None] * y).reshape(-1, 2, y.shape[0] // 2, 2),
+        r"'h' and 'w': .*if they always are multiples, say so: constraints=\['mod\(h, 2\) == 0', ",
+    ),
     "a number": (lambda x, y: x * int(x.shape[0]), r"dimension 'h': .*need a number there"),
     "numpy": (lambda x, y: x + np.zeros(x.shape[0]), r"'h': .*need a number there"),
     "one": (lambda x, y: jnp.squeeze(x, 0), r"'h': .*it can with 1"),
@@ -68,17 +91,20 @@ def test_refusal_is_one_sentence_with_the_source_line(name):
     assert re.search(r"\[.*test_refusals\.py:\d+ \(.*\)\]$", text), text
 
 
-def test_suggested_constraints_suffice():
+@pytest.mark.parametrize(
+    "name", [name for name, (_, pattern) in REFUSED.items() if "constraints=" in pattern]
+)
+def test_suggested_constraints_suffice(name):
     """A function converts once the constraints that the error suggests are declared."""
-    for name, constraint in (
-        ("a reshape", "mod(h, 2) == 0"),
-        ("a table", "h <= 9"),
-        ("a long table", "h <= 512"),
-        ("an array of a table", "w <= 512"),
-    ):
-        fn = REFUSED[name][0]
-        exported = converter.to_onnx(fn, [("h",), ("w",)], constraints=[constraint])
-        assert converter.check(exported, fn).passed
+    fn, specs = REFUSED[name][0], [("h",), ("w",)]
+    with pytest.raises(converter.UnsupportedError) as caught:
+        converter.to_onnx(fn, specs)
+    constraints = ast.literal_eval(re.search(r"constraints=(\[.*?\])", str(caught.value))[1])
+    exported = converter.to_onnx(fn, specs, constraints=constraints)
+    assert converter.check(exported, fn).passed
+
+
+def test_obstacles_have_lines():
     explanation = converter.explain(REFUSED["linspace"][0], [("h",), ("w",)])
     assert not explanation.is_complete
     assert "test_refusals.py" in explanation.obstacles[0].lines[0]
