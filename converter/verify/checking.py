@@ -13,11 +13,12 @@ import numpy as np
 
 from converter.errors import CheckError, ConverterError
 from converter.frontend.array_forms import is_key, key_numbers, to_graph_array
-from converter.frontend.diagnostics import DIMENSION_ERRORS
+from converter.frontend.diagnostics import DIMENSION_ERRORS, first_line
 from converter.frontend.interface import Interface
 from converter.frontend.trace import trace
 from converter.ir import Graph
 from converter.ir.complex_pairs import pack_complex
+from converter.ir.named_sizes import all_names
 from converter.model.results import Export
 from converter.model.verdict import (
     Difference,
@@ -140,6 +141,7 @@ def draw_cases(
     interface = model.interface if isinstance(model, Export) else Interface()
     call = interface.wrap(fn)
     run = call
+    size_names: Sequence[str] = ()
     if inputs is not None:
         drawn = [("given", interface.to_file_arrays(jax.tree.leaves(list(inputs))))]
         if isinstance(model, Export):
@@ -153,7 +155,8 @@ def draw_cases(
         params = noise.params if noise is not None else None
         assert traced is not None
         allows_extra = not model.report.fails_verification
-        with _translate_evaluation_errors("drawn", model.graph.inputs):
+        size_names = all_names(model.graph.inputs)
+        with _translate_evaluation_errors("drawn", model.graph.inputs, size_names):
             drawn, coverage = draw_steered_samples(model.graph, traced, params, seed, allows_extra)
         if len(drawn) > BASIC_SEEDS and any(node.bodies for node in traced.nodes):
             run = _compile_if_traceable(call)
@@ -161,7 +164,7 @@ def draw_cases(
         raise CheckError("only an export describes its inputs; pass inputs")
     cases, evaluator = list[Case](), LegalEvaluator(call)
     for index, (name, arrays) in enumerate(drawn):
-        with _translate_evaluation_errors(name, arrays):
+        with _translate_evaluation_errors(name, arrays, size_names):
             evaluate_again = partial(_evaluate_function, call, arrays)
             expected = _evaluate_function(call if index < len(DISTRIBUTIONS) else run, arrays)
             judge = Judge(noise, arrays, name, call, evaluator)
@@ -210,20 +213,29 @@ def _refuse_impure(case: Case) -> None:
 
 
 @contextmanager
-def _translate_evaluation_errors(name: str, inputs: Sequence[Any]) -> Iterator[None]:
-    """Raise `CheckError` in place of an error of XLA or a ``MemoryError`` in the ``with`` block.
+def _translate_evaluation_errors(
+    name: str, inputs: Sequence[Any], size_names: Sequence[str] = ()
+) -> Iterator[None]:
+    """Raise `CheckError` in place of an error of XLA or a ``MemoryError`` in the ``with`` block,
+    and of an error about a drawn size.
 
     Arguments:
         name: name of the sample, used in the message.
         inputs: the inputs of the sample, whose shapes are used in the message.
+        size_names: the named dimensions whose sizes are drawn.
     """
+    size_errors = (TypeError, ValueError) if size_names else ()
     try:
         yield
-    except (jax.errors.JaxRuntimeError, MemoryError, OverflowError) as error:
+    except (jax.errors.JaxRuntimeError, MemoryError, OverflowError, *size_errors) as error:
         shapes = ", ".join(str(list(x.shape)) for x in inputs)
-        first_line = str(error).partition("\n")[0]
+        advice = ""
+        if isinstance(error, size_errors):
+            text = f"mod({size_names[0]}, 2) == 0"
+            advice = f"; if only some sizes are valid, say which, such as constraints=['{text}']"
         raise CheckError(
-            f"JAX cannot evaluate the function on {name} inputs of {shapes}: {first_line}"
+            f"JAX cannot evaluate the function on {name} inputs of {shapes}: {first_line(error)}"
+            f"{advice}"
         ) from error
 
 

@@ -105,3 +105,17 @@ def test_equality_makes_dimensions_share_a_name():
     exported = converter.to_onnx(jnp.add, [("h",), ("w",)], constraints=["h == w"])
     first, second = exported.model.graph.inputs
     assert str(first.shape) == str(second.shape)
+
+
+def test_sizes_that_a_function_does_not_accept_are_named():
+    """JAX accepts the reshape of a named dimension, and refuses it for other sizes than multiples
+    of 4."""
+
+    def groups(x):
+        return x.reshape(x.shape[0] // 4, 4, 6)
+
+    message = r"on normal inputs of \[3, 6\]: cannot reshape .*; if only some sizes are valid, say"
+    with pytest.raises(converter.CheckError, match=message):
+        converter.to_onnx(groups, [("B", 6)], verify=True)
+    export = converter.to_onnx(groups, [("B", 6)], constraints=["mod(B, 4) == 0"], verify=True)
+    assert export.verdict.passed
