@@ -113,6 +113,9 @@ INTEGERS = [
     # `tests/rules/` and `primitives.py` test divisions by other values.
     Case("division by constants", lambda x: (lax.div(x, jnp.int32(7)), lax.rem(x, jnp.int32(-3))),
          (DIVIDENDS,), ops={"Div": 1, "Mod": 1, **ONLY_DIVISION}, tags=EXACT),
+    Case("comparisons with numbers out of range",
+         lambda x: (jnp.where(jnp.abs(x) == -1, 2, x), jnp.where(jnp.abs(x) != -1, 2, x)),
+         (DIVIDENDS.astype(np.float32),), ops={"Abs": 0, "Equal": 0, "Where": 0}, tags=EXACT),
     Case("division by -1 or more",
          lambda x, y: (lax.div(x, jnp.maximum(y, -1)), lax.rem(x, jnp.maximum(y, -1))),
          (DIVIDENDS, np.array([-1, -9, 3, -1, -1, 5], np.int32)), tags=EXACT),

@@ -35,6 +35,15 @@ def attention(change):
     return fn
 
 
+def transposed(reduced):
+    """Return a matrix as a reduction of its transpose is: [b, a, 1]."""
+    return reduced.T[:, :, None]
+
+
+def shifted(x):
+    return jnp.exp(x - x.max(2, keepdims=True))
+
+
 def of_one_query(q, k, v):
     return jax.nn.softmax(k @ q / 2) @ v
 
@@ -327,6 +336,12 @@ OTHERS = [
     *(Case(fn.__name__.replace("_", " "), fn, QKV, ops={**NONE, "Softmax": 0},
            said="its softmax is written in a way that is not known")
       for fn in (own_softmax, divided_after_the_product, with_one_in_the_sum, by_log_of_sum)),
+    *(Case(f"{name} of transposed reductions", fn, ((3, 3, 3),), ops=NONE | {"Softmax": 0},
+           tolerance=2, tags=DEFAULT)
+      for name, fn in (
+        ("shares", lambda x: shifted(x) / transposed(shifted(x).sum(2))),
+        ("norm", lambda x: x * lax.rsqrt(transposed(jnp.square(x).mean(2)) + 1e-5)),
+      )),
     Case("of one query", of_one_query, ((4,), (7, 4), (7, 5)), ops={"Attention": 0, "Softmax": 1},
          said="it is of one query alone", tags=DEFAULT),
     Case("difference of two", difference_of_two, QKV, ops={**NONE, "Softmax": 2},

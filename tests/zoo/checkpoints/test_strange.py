@@ -9,12 +9,19 @@ import pytest
 
 import zoo as package
 from tests.seeded import as_file, nano, state_of
+from tests.synthetic import save_pth
 from weights.containers import open_checkpoint
 from weights.errors import NotACheckpoint, WeightsError
 from weights.files import Checkpoint
-from zoo.checkpoints.identify import identify_checkpoint, rank_networks
+from zoo.architectures.library_settings import Settings
+from zoo.checkpoints.identify import (
+    identify_checkpoint,
+    rank_networks,
+    summarize_checkpoint,
+)
 from zoo.checkpoints.load import naming_all_leaves
 from zoo.checkpoints.mismatch import describe_mismatch, describe_settings_path
+from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadRequest
 
 DEFAULT = [("dinov2_vits14", "huggingface"), ("vit_tiny_patch16_224", "timm")]
@@ -178,6 +185,29 @@ def test_the_file_that_was_given_is_named(tmp_path):
     assert "model.safetensors" not in str(error.value)
     (tmp_path / "config.json").write_text('{"num_attention_heads": 4}')
     assert identify_checkpoint(checkpoint)[0].config.heads == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "naming", "periods"),
+    [
+        ("dinov3_vits16", "meta", "the file's own"),
+        ("dinov3_vits16", "huggingface", "none, so computed in float32"),
+        ("dinov2_vits14", "huggingface", "none"),
+        ("dinov2_vits14", "timm", "none"),  # no mask token either, which is not a period
+    ],
+)
+def test_the_origin_of_rotary_periods_is_stated(name, naming, periods, tmp_path):
+    save_pth(tmp_path / "w.pth", small_state(name, naming))
+    assert summarize_checkpoint(GivenCheckpoint(tmp_path / "w.pth")).periods == periods
+
+
+@pytest.mark.parametrize(
+    ("size", "sides"),
+    [([32, 48], (32, 48)), ([0, 48], ()), ([32, 0], ()), ([32], ()), ([True, 48], ()), (32, ())],
+)
+def test_sides_of_pictures_of_training(size, sides):
+    settings = Settings.model_validate({"model_args": {"img_size": size}})
+    assert settings.trained_on == sides
 
 
 def test_an_equinox_file_of_one_array(tmp_path):
