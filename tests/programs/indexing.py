@@ -171,6 +171,9 @@ ALTERNATING = [
         ("apart", 8, (np.s_[:4:2], np.s_[5::2])),
         ("of other counts", 8, (EVEN, np.s_[1:5:2])),
       )),
+    *(Case(f"{count} entries of a vector", lambda x, i: x[i],
+           ((9,), np.arange(count, dtype=np.int32).reshape(5, -1) % 9), ops={operator: 1},
+           tags=DEFAULT) for count, operator in ((255, "Gather"), (260, "GatherElements"))),
     Case("alternating updates of zeros", lambda x: jnp.zeros_like(x).at[:, EVEN].set(x[:, EVEN]),
          ((3, 7),), tags=DEFAULT),
 ]  # fmt: skip
