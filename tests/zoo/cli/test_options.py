@@ -1,10 +1,13 @@
 """Values of options, selections of models, and the facts that `zoo list` and `zoo info` print."""
 
+import shutil
 from dataclasses import fields
 
 import pytest
 
 import zoo as package
+from tests import folders
+from zoo.architectures.entry import DATA
 from zoo.cli.command_options import split_commas
 from zoo.common.errors import BadRequest, UnknownModel
 from zoo.common.options import read_sides, read_size
@@ -91,6 +94,18 @@ def test_json_of_models_has_all_fields(zoo):
     assert weights["dinov3_vitl16plus"]["from"] == weights["vit5_small"]["from"] == "publisher"
     assert weights["vit5_small"]["place"].startswith("https://")
     assert weights["vit_huge_patch14_224"] == {"from": "nobody", "place": "", "here": None}
+
+
+def test_info_of_a_path(zoo, tmp_path):
+    """The path is a built folder, a file with or without a manifest, or a checkpoint."""
+    folder = folders.write(tmp_path / "built", folders.published(folders.contents()))
+    digits = shutil.copy(DATA / "vit_digits.safetensors", tmp_path / "digits.safetensors")
+    for path, name in ((folder, folders.MODEL), (digits, "vit_digits")):
+        assert zoo.json("info", path)["name"] == name
+    assert zoo.json("info", folder / "onnx" / "model.onnx")["name"] == folders.MODEL
+    shutil.copy(folder / "onnx" / "model.onnx", tmp_path / "alone.onnx")
+    refused = zoo("info", tmp_path / "alone.onnx", code=2)
+    assert "alone.onnx has no manifest: put its .manifest.json" in refused.error
 
 
 def test_info_prints_sizes_and_licences(zoo, monkeypatch):

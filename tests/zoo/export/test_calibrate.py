@@ -3,6 +3,8 @@
 Ranges are compared with those of ONNX Runtime's calibrator, outputs with the float32 file.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -21,12 +23,34 @@ from zoo import from_pretrained, to_onnx
 from zoo.artifacts.measured import RangedFile, Speed
 from zoo.artifacts.read import read_nearby_manifest
 from zoo.data.digits.data import split_digits
+from zoo.export.assemble.folder import has_same_activations
 from zoo.export.calibration import choose_candidate, minmax_ranges, write_with_ranges
 from zoo.export.precision import load_with_types
 from zoo.export.quantise.activations import measure_ranges
 from zoo.export.quantise.products import find_products
 from zoo.export.quantise.smooth_quant import smooth_activations
 from zoo.images.picture_folder import MAX_PICTURES, read_picture_folder
+
+
+@pytest.mark.parametrize(
+    ("precision", "calibrated", "digest", "scales", "expected"),
+    [
+        ("int8", "a", "a", "tensor", True),
+        ("int8", "a", "b", "tensor", False),
+        ("int8", "a", None, "tensor", False),
+        ("int8", None, "a", "tensor", False),
+        ("int8", "a", "a", "row", False),
+        ("fp32", None, "a", "row", True),
+        ("fp16", None, "a", "tensor", True),
+    ],
+)
+def test_whether_a_file_is_built_again(precision, calibrated, digest, scales, expected):
+    """A file is built again for other calibration pictures or scales, if it has scales of
+    activations."""
+    calibration = calibrated and SimpleNamespace(sha256=calibrated)
+    variant = SimpleNamespace(precision=precision, calibration=calibration, scales=None)
+    assert has_same_activations(variant, digest, scales) == expected
+
 
 EXPORT = ("export", "vit_digits", "--precision", "int8", "--calibrate", "seen", "--out", "out")
 NAME = "vit_digits-opset23-int8.onnx"
