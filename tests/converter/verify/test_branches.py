@@ -135,6 +135,18 @@ def test_only_nodes_that_decide_are_evaluated():
     assert probe([np.int32(1), ROWS, np.ones((3, 5), np.float32)]).steps < 4
 
 
+def test_the_first_position_is_a_possible_index():
+    """The index is followed through the sort. Its number 0 decides which choice is taken."""
+
+    def fn(x):
+        index = jnp.argsort(x)
+        return x.at[jnp.where(index < 1, index + 5, index)].get(mode="clip")
+
+    probe = Probe(trace(fn, [((3,), "float32")]))
+    texts = [re.sub(r" at \{line\}", "", side.untaken) for side in probe.sides]
+    assert texts == [*WRAPPED, *WRAPPED, *OUTSIDE]
+
+
 def test_impossible_sides_are_not_reported():
     """Sides outside the range of a Boolean, a count, a constant or a sorted index are no sides."""
 
