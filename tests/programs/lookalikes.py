@@ -342,8 +342,9 @@ OTHERS = [
         ("shares", lambda x: shifted(x) / transposed(shifted(x).sum(2))),
         ("norm", lambda x: x * lax.rsqrt(transposed(jnp.square(x).mean(2)) + 1e-5)),
       )),
+    # Under `vmap` there are several queries, and it is fused.
     Case("of one query", of_one_query, ((4,), (7, 4), (7, 5)), ops={"Attention": 0, "Softmax": 1},
-         said="it is of one query alone", tags=DEFAULT),
+         tags=DEFAULT),
     Case("difference of two", difference_of_two, QKV, ops={**NONE, "Softmax": 2},
          said="between the softmax and the second product stands sub"),
     Case("moments that cancel", moments_that_cancel, [CLOSE], ops={NORM: 1}, tolerance=1000),
