@@ -25,13 +25,10 @@ from converter.ir.dtypes import is_float
 from converter.ir.evaluation import Sizes, SteppedApply, run_eagerly, run_node
 from converter.ir.op import Linear, Rounding, Vectors
 from converter.jax_versions import enable_x64
+from converter.verify.sequential_sums import sum_sequentially, sum_terms
 
 MAX_UNITS = 2
 """Largest perturbation of the result of a node, in units in the last place."""
-
-MIN_DOT_TERMS, MAX_DOT_TERMS = 1024, 1 << 22
-"""A matrix product with at least ``MIN_DOT_TERMS`` terms in each sum and at most ``MAX_DOT_TERMS``
-terms in total is also summed sequentially. Shorter sums lose less than their perturbations."""
 
 POOL_SIZE = 1 << 16
 """Number of random numbers that all nodes of an evaluation share, each from another offset."""
@@ -169,7 +166,7 @@ class Perturber(SteppedApply):
 
         Each element moves by up to half of its difference to a sequential sum. With numpy it is the
         difference to a sequential sum in float64 if that is larger. Other nodes than sums, and
-        products that ``_product_terms`` excludes, return ``total`` unchanged.
+        products that ``sum_terms`` excludes, return ``total`` unchanged.
 
         The rounding errors of partial sums add up. For different numbers they grow with the square
         root of the count. For equal numbers they grow in proportion to the count while the last
@@ -177,92 +174,18 @@ class Perturber(SteppedApply):
         sums sequentially along any axis but the last, and XLA does in batched products. Half of the
         difference is enough because an element may differ by several times the spread.
         """
-        terms = self._sum_terms(node, args, total) if is_float(total.dtype) else None
+        terms = sum_terms(self._np, node, args, total) if is_float(total.dtype) else None
         if terms is None:
             return total
-        differences = [self._sum_sequentially(node, terms) - total]
+        differences = [sum_sequentially(self._np, node, terms) - total]
         if self._np is np:
             differences.append(
-                self._sum_sequentially(node, terms.astype(np.float64)).astype(total.dtype) - total
+                sum_sequentially(self._np, node, terms.astype(np.float64)).astype(total.dtype)
+                - total
             )
         difference = reduce(lambda x, y: self._np.where(abs(y) > abs(x), y, x), differences)
         fraction = abs(self._random_units(total.shape)).astype(total.dtype) / (2 * MAX_UNITS)
         return self._np.where(self._np.isfinite(difference), total + fraction * difference, total)
-
-    def _sum_terms(self, node: Node, args: Sequence[Any], total: Any) -> Any | None:
-        """Return the terms that a sum, cumulative sum or matrix product adds, as an array [terms,
-        *others].
-
-        None for other nodes, and for products that ``_product_terms`` excludes. ``args`` are the
-        operands, ``total`` is the result.
-        """
-        x, params = args[0], node.params
-        if node.op is ops.cumsum:
-            return self._reverse_if_needed(node, self._np.moveaxis(x, params["axis"], 0))
-        if node.op is ops.reduce_sum:
-            return self._move_contracted_axes_first(x, params["axes"], ())
-        return self._product_terms(node, args, total) if node.op is ops.dot_general else None
-
-    def _sum_sequentially(self, node: Node, terms: Any) -> Any:
-        """Return the sum of the terms, added one after the other along the first axis.
-
-        For a ``cumsum`` node, return all partial sums on the axes of its result.
-        """
-        if node.op is ops.cumsum:
-            sums = self._reverse_if_needed(node, self._cumulative_sums(terms))
-            return self._np.moveaxis(sums, 0, node.params["axis"])
-        zeros = self._np.zeros((1, *terms.shape[1:]), terms.dtype)
-        return self._cumulative_sums(self._np.concatenate([zeros, terms]))[-1]
-
-    def _reverse_if_needed(self, node: Node, terms: Any) -> Any:
-        """Return the terms in the order in which a ``cumsum`` node adds them."""
-        return terms[::-1] if node.params["reverse"] else terms
-
-    def _product_terms(self, node: Node, args: Sequence[Any], total: Any) -> Any | None:
-        """Return the terms of a matrix product as an array [terms, *result axes].
-
-        None for half precision, which is accumulated in float32. None also for sums of fewer than
-        ``MIN_DOT_TERMS`` terms, and for more than ``MAX_DOT_TERMS`` terms in total.
-        """
-        operands, (contracted, batch) = args, node.params["dimension_numbers"]
-        count = math.prod(args[0].shape[axis] for axis in contracted[0])
-        # Sums in half precision are accumulated in float32.
-        is_half_precision = total.dtype.itemsize < 4
-        if is_half_precision or count < MIN_DOT_TERMS or count * total.size > MAX_DOT_TERMS:
-            return None
-        x, y = (
-            self._move_contracted_axes_first(*operand)
-            for operand in zip(operands, contracted, batch, strict=True)
-        )
-        shared_axes = len(batch[0]) + 1
-        x = x.reshape(*x.shape, *(1,) * (y.ndim - shared_axes))
-        y = y.reshape(
-            *y.shape[:shared_axes], *(1,) * (total.ndim + 1 - y.ndim), *y.shape[shared_axes:]
-        )
-        return x.astype(total.dtype) * y.astype(total.dtype)
-
-    def _move_contracted_axes_first(
-        self, x: Any, contracted_axes: Sequence[int], batch_axes: Sequence[int]
-    ) -> Any:
-        """Return the operand of a contraction as an array [terms, *batch, *others].
-
-        The axes ``contracted_axes`` are merged into the first one, and the axes ``batch_axes``
-        follow.
-        """
-        other_axes = [i for i in range(x.ndim) if i not in (*contracted_axes, *batch_axes)]
-        shape = [
-            math.prod(x.shape[i] for i in contracted_axes),
-            *(x.shape[i] for i in (*batch_axes, *other_axes)),
-        ]
-        return self._np.transpose(x, [*contracted_axes, *batch_axes, *other_axes]).reshape(shape)
-
-    def _cumulative_sums(self, terms: Any) -> Any:
-        """Return the partial sums along the first axis, added one after the other."""
-        if self._np is np:
-            return np.add.accumulate(terms, 0)
-        zeros = jnp.zeros(terms.shape[1:], terms.dtype)
-        _, sums = lax.scan(lambda total, row: (total + row,) * 2, zeros, terms)
-        return sums
 
     def _run_node(self, node: Node, args: Sequence[Any], sizes: Sizes) -> list[Any]:
         """Return the results of a node for the arrays ``args`` of its operands, without
