@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "how-to" / "versions.md"
 TOOLS = (
     *("absl-py", "beartype", "coverage", "dm-haiku", "equimo", "flax", "hypothesis", "jraph"),
     *("keras", "onnx<1.24", "optax", "packaging", "pytest>=9", "pytest-xdist", "safetensors"),
-    "tokenizers",
+    *("sybil", "tokenizers"),
 )
 """Packages that the suites need besides this one."""
 

@@ -35,12 +35,13 @@ def attention(change):
     return fn
 
 
-def transposed(reduced):
+def transpose_reduction(reduced):
     """Return a matrix as a reduction of its transpose is: [b, a, 1]."""
     return reduced.T[:, :, None]
 
 
-def shifted(x):
+def exponentiate(x):
+    """Return the exponentials of x less its maxima along axis 2."""
     return jnp.exp(x - x.max(2, keepdims=True))
 
 
@@ -339,8 +340,8 @@ OTHERS = [
     *(Case(f"{name} of transposed reductions", fn, ((3, 3, 3),), ops=NONE | {"Softmax": 0},
            tolerance=2, tags=DEFAULT)
       for name, fn in (
-        ("shares", lambda x: shifted(x) / transposed(shifted(x).sum(2))),
-        ("norm", lambda x: x * lax.rsqrt(transposed(jnp.square(x).mean(2)) + 1e-5)),
+        ("shares", lambda x: exponentiate(x) / transpose_reduction(exponentiate(x).sum(2))),
+        ("norm", lambda x: x * lax.rsqrt(transpose_reduction(jnp.square(x).mean(2)) + 1e-5)),
       )),
     # Under `vmap` there are several queries, and it is fused.
     Case("of one query", of_one_query, ((4,), (7, 4), (7, 5)), ops={"Attention": 0, "Softmax": 1},

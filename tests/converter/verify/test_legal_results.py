@@ -82,13 +82,13 @@ def sort_tiny_weights(x):
     return jnp.argsort(jnp.exp(x - 98).astype(jnp.bfloat16) * 352)
 
 
-def test_a_number_that_underflows_in_bfloat16_may_not_be_rounded():
+def test_a_number_that_underflows_in_bfloat16_may_stay_unrounded():
     """XLA flushes such numbers, and a file may multiply them in float32."""
     x = np.float32([0, -9, 1])
     unrounded = converter.to_onnx(
         lambda x: jnp.argsort((jnp.exp(x - 98) * 352).astype(jnp.bfloat16)), [x]
     )
-    ((result,),) = (converter.run(unrounded, [x]).values(),)
+    (result,) = converter.run(unrounded, [x]).values()
     assert result.tolist() == [1, 0, 2]
     assert converter.check(unrounded, sort_tiny_weights, [x]).passed
     wrong = converter.to_onnx(lambda x: jnp.argsort(-x), [x])
@@ -411,7 +411,8 @@ def test_subnormal_numbers_may_be_zero():
     assert np.asarray(find_largest(x)).tolist() == [0, 0, 0]
     export = converter.to_onnx(find_largest, [x])
     assert converter.check(export, find_largest, [x]).passed
-    wrong = converter.to_onnx(lambda x: find_largest(x) + 1, [x]).model
+    # Rounding can make any row the largest, so that only a number that is no row is wrong.
+    wrong = converter.to_onnx(lambda x: find_largest(x) - 1, [x]).model
     assert not converter.check(wrong, find_largest, [x]).passed
 
 

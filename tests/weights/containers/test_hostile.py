@@ -23,6 +23,7 @@ from safetensors.numpy import save_file
 
 from tests.conftest import GOLDEN
 from tests.files.changes import FORBIDDEN_PROGRAMS
+from tests.weights.containers.pickles import pickle_one_tensor, text
 from weights import open_checkpoint
 from weights.containers import lz4 as frames
 from weights.containers import npy
@@ -189,26 +190,10 @@ def pth_file(path, program, method=zipfile.ZIP_STORED, numbers=zipfile.ZIP_STORE
     return path
 
 
-def text(characters):
-    """Return the pickle operation of a string."""
-    return b"X" + struct.pack("<I", len(characters)) + characters.encode()
-
-
-STORAGE = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu") + b"K\x01tQ"
-"""The pickle operations of a storage of one number."""
-
-
-def pickle_of_tensor(storage, shape, strides):
-    """Return a pickle of a dictionary with a tensor. The arguments are the pickle operations of its
-    parts."""
-    call = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00" + shape + strides + b"tR"
-    return b"\x80\x02}" + text("a") + call + b"s."
-
-
 def many_dimensions():
     """Return a pickle of a tensor with 60,000 dimensions."""
     sizes = b"(" + b"K\x01" * 60_000 + b"t"
-    return pickle_of_tensor(STORAGE, sizes, sizes)
+    return pickle_one_tensor(shape=sizes, strides=sizes)
 
 
 def keys_with_one_hash():
@@ -231,8 +216,8 @@ PICKLES = {
     "a text that is too long": b"\x80\x02X\xff\xff\xff\x7fabc.",
     "a number that is too long": b"\x80\x02\x8a\xff.",
     "a tensor of nothing": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R.",
-    "a tensor without a storage": pickle_of_tensor(b"N", b")", b")"),
-    "more strides than sizes": pickle_of_tensor(STORAGE, b"K\x01\x85", b"K\x01K\x01\x86"),
+    "a tensor without a storage": pickle_one_tensor(shape=b")", strides=b")", storage=b"N"),
+    "more strides than sizes": pickle_one_tensor(strides=b"K\x01K\x01\x86"),
     "many dimensions": many_dimensions(),
     "keys with one hash": keys_with_one_hash(),
 }

@@ -10,21 +10,21 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from tests.weights.containers.test_hostile import (
-    STORAGE,
-    assert_refused,
-    equimo_archive,
-    member,
-    pickle_of_tensor,
-    pth_file,
+from tests.weights.containers.pickles import (
+    pickle_one_tensor,
+    pickle_storage,
+    pickle_table,
+    pickle_tensor,
     text,
 )
+from tests.weights.containers.test_hostile import assert_refused, equimo_archive, member, pth_file
 from weights import open_checkpoint
 from weights.errors import NotACheckpoint
 from weights.files import FileBytes
 
 ONES = np.ones((2, 3), np.float32)
-ONE_SIZE, TWO_SIZES = b"K\x01\x85", b"K\x01K\x02\x86"
+TWO_SIZES = b"K\x01K\x02\x86"
+"""The pickle operations of the tuple (1, 2)."""
 
 
 def numpy_bytes(array, **options):
@@ -37,31 +37,31 @@ def numpy_bytes(array, **options):
 # ------------------------------------------------------------------------------- PyTorch archives
 
 
-def table_of(*items):
-    """Return a pickle of a dictionary. The arguments are the pickle operations of keys and values,
-    alternately."""
-    return b"\x80\x02}(" + b"".join(items) + b"u."
-
-
-def tensor(shape=ONE_SIZE, strides=ONE_SIZE, kind=b"FloatStorage", key="0", count=b"K\x01"):
-    """Return the pickle operations of a tensor."""
-    storage = b"(" + text("storage") + b"ctorch\n" + kind + b"\n" + text(key) + text("cpu") + count
-    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"tQK\x00" + shape + strides + b"tR"
-
-
 PICKLES = {
     "two tensors of one name": (
-        table_of(text("a.b"), tensor(), text("a"), b"}" + text("b") + tensor() + b"s"),
+        pickle_table(
+            *(text("a.b"), pickle_tensor()),
+            *(text("a"), b"}" + text("b") + pickle_tensor() + b"s"),
+        ),
         "two tensors 'a.b'",
     ),
     "an unknown operation": (b"\x80\x05\x97.", "its program has the operation NEXT_BUFFER"),
     "a value below a mark": (b"\x80\x02" + text("a") + b"(\x85.", "tables cannot be read"),
     "a name of a number": (b"\x80\x02K\x01K\x02\x93.", "tables cannot be read"),
-    "beyond the storage": (table_of(text("a"), tensor(TWO_SIZES, TWO_SIZES)), "a reaches beyond"),
-    "beyond the member": (table_of(text("a"), tensor(count=b"K\x02")), "data/0 is missing or too"),
-    "no member": (table_of(text("a"), tensor(key="7")), "data/7 is missing or too"),
+    "beyond the storage": (
+        pickle_one_tensor(shape=TWO_SIZES, strides=TWO_SIZES),
+        "a reaches beyond",
+    ),
+    "beyond the member": (
+        pickle_one_tensor(storage=pickle_storage(count=b"K\x02")),
+        "data/0 is missing or too",
+    ),
+    "no member": (
+        pickle_one_tensor(storage=pickle_storage(key="7")),
+        "data/7 is missing or too",
+    ),
     "a negative storage": (
-        table_of(text("a"), tensor(count=b"J\xff\xff\xff\xff")),
+        pickle_one_tensor(storage=pickle_storage(count=b"J\xff\xff\xff\xff")),
         "tables cannot be read",
     ),
 }
@@ -73,15 +73,16 @@ def test_pickles(name, tmp_path):
     assert_refused(pth_file(tmp_path / "w.pth", program), message, NotACheckpoint)
 
 
-def test_one_tensor_of_a_handwritten_pickle_is_read(tmp_path):
+def test_a_handwritten_pickle_is_read(tmp_path):
     """The rows above differ in one part from a valid file."""
-    for program in (table_of(text("a"), tensor()), pickle_of_tensor(STORAGE, ONE_SIZE, ONE_SIZE)):
-        (value,) = open_checkpoint(pth_file(tmp_path / "w.pth", program)).tensors.values()
-        np.testing.assert_array_equal(value.read(), [0])
+    path = pth_file(tmp_path / "w.pth", pickle_one_tensor())
+    (value,) = open_checkpoint(path).tensors.values()
+    np.testing.assert_array_equal(value.read(), [0])
 
 
 def test_tensors_of_other_dtypes_cannot_be_read(tmp_path):
-    path = pth_file(tmp_path / "w.pth", table_of(text("a"), tensor(kind=b"QInt8Storage")))
+    storage = pickle_storage(kind=b"QInt8Storage")
+    path = pth_file(tmp_path / "w.pth", pickle_one_tensor(storage=storage))
     (value,) = open_checkpoint(path).tensors.values()
     assert (value.shape, value.dtype) == ((1,), "torch.QInt8Storage")
     with pytest.raises(TypeError):
@@ -114,17 +115,17 @@ def test_members(members, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shift", "message"), [(1, "not at the offset that its archive claims"), (-1, "is cut off")]
+    ("field", "message"),
+    [("offset", "not at the offset that its archive claims"), ("size", "is cut off")],
 )
-def test_offsets_of_members(shift, message, tmp_path):
-    """The table at the end of an archive has the offset of each member. The last member is the one
-    of numbers; the message about a member that is cut off is reached with a false size."""
-    path = pth_file(tmp_path / "w.pth", table_of(text("a"), tensor()))
+def test_false_fields_of_members(field, message, tmp_path):
+    """The table at the end of an archive has the offset and the size of each member."""
+    path = pth_file(tmp_path / "w.pth", pickle_one_tensor())
     data = bytearray(path.read_bytes())
     last = data.rindex(b"PK\x01\x02")
-    if shift > 0:
+    if field == "offset":
         (offset,) = struct.unpack_from("<I", data, last + 42)
-        struct.pack_into("<I", data, last + 42, offset + shift)
+        struct.pack_into("<I", data, last + 42, offset + 1)
     else:
         struct.pack_into("<II", data, last + 20, len(data), len(data))
     path.write_bytes(data)

@@ -14,7 +14,7 @@ WIDTH = CONFIG.dim
 STATE = state_of(CONFIG, NAMING, 1)
 
 
-def found(layers):
+def find_beside_network(layers):
     """Return the head that is found beside the network. `layers` are shapes by name."""
     network = as_file(STATE)
     arrays = {name: np.full(shape, 0.5, np.float32) for name, shape in layers.items()}
@@ -29,7 +29,7 @@ def test_linear_layers(width, trailing, has_bias):
     """The layer is a matrix or a 1 x 1 convolution, of the class token or of it and the mean. A
     missing bias is zero."""
     bias = {"top.bias": (5,)} if has_bias else {}
-    head = found({"top.weight": (5, width, *trailing)} | bias)
+    head = find_beside_network({"top.weight": (5, width, *trailing)} | bias)
     assert (head.name, head.convolution, head.is_custom) == ("top", bool(trailing), True)
     weight, bias = (head.tensors[f"{NAMING.head}.{name}"].read() for name in ("weight", "bias"))
     np.testing.assert_array_equal(weight, np.full((5, width), 0.5))
@@ -51,4 +51,4 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_layers(name):
-    assert found(OTHERS[name]) is None
+    assert find_beside_network(OTHERS[name]) is None
