@@ -102,10 +102,9 @@ def test_programs_with_several_results_are_accepted(name):
     assert judge(JUDGED[name]).kind == name.partition(" if ")[0]
 
 
-@pytest.mark.full
-def test_another_function_is_not_excused(monkeypatch):
-    """A file of another function is wrong, although the program has an accepted reason for a
-    difference."""
+def test_another_function_is_not_accepted(monkeypatch):
+    """JAX has two results of the program, and the file has neither. Its elements are open, with
+    which a file does not pass."""
     convert = converter.to_onnx
 
     def other(fn: Any, specs: Any, **options: Any) -> converter.Export:
@@ -113,7 +112,7 @@ def test_another_function_is_not_excused(monkeypatch):
         return replace(export, retrace=convert(fn, specs, **options).retrace)
 
     monkeypatch.setattr("tests.fuzz.judge.converter.to_onnx", other)
-    assert judge(JUDGED["right if reciprocal"]).kind == "wrong"
+    assert judge(JUDGED["right if reciprocal"]).kind == "open"
 
 
 REACHED = {
@@ -153,7 +152,7 @@ def test_a_wrong_rare_branch_is_found(monkeypatch):
 
     assert judge(right) == Outcome("right", branches=2, taken=2)
     monkeypatch.setattr("tests.fuzz.judge.converter.to_onnx", other)
-    assert judge(right).kind == "wrong"
+    assert judge(right).kind == "open"
 
 
 def test_outcomes_of_right_refused_and_failing_programs(monkeypatch):
