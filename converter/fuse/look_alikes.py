@@ -233,8 +233,11 @@ def _find_product(
 
 
 def _without_number(value: Value) -> Value:
-    """Return x if the value is a product of x and a known number, otherwise the value itself."""
-    node = value.producer_if(ops.mul)
+    """Return x if the value is a product of x and a known number, otherwise the value itself.
+
+    Conversions and moves of the product are removed.
+    """
+    node = look_through(view_of(value), conversions="rounding").base.producer_if(ops.mul)
     others = [] if node is None else [v for v in node.inputs if bound_scalar(v) is None]
     return others[0] if len(others) == 1 else value
 
