@@ -1,5 +1,6 @@
 """Decide which differences between numbers of a file and of JAX rounding explains."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,18 +22,26 @@ FLUSH_THRESHOLD = float(np.finfo(np.float32).smallest_normal)
 
 
 def row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Return for each element ``SPREAD_FACTOR`` times the largest difference between JAX and
-    float64 along the last axis.
+    """Return the rounding error of each element of a matrix factorization, from JAX's error.
 
-    In a vector, it is the difference of each element alone. Infinite differences are treated as
-    zero. A matrix factorization has errors relative to its largest numbers, also in its small
-    elements.
+    The error of a row is the largest difference between JAX and float64 in it, at least half a unit
+    in the last place of its largest number: a factorization has errors relative to its largest
+    numbers, also in its small elements. JAX may sum in blocks or with fused products. The file may
+    lose as much in each of its ``n`` sums, where ``n`` is the larger size of the matrix, and so its
+    error is up to ``SPREAD_FACTOR * sqrt(n)`` times that of JAX. In a vector, the error is
+    ``SPREAD_FACTOR`` times the difference of each element alone. Infinite differences are treated
+    as zero.
     """
-    difference = absolute_difference(pack_complex(expected), truth)
+    numbers = to_float64(pack_complex(expected))
+    difference = absolute_difference(numbers, truth)
     difference = np.where(np.isfinite(difference), difference, 0.0)
-    return SPREAD_FACTOR * (
-        difference.max(-1, keepdims=True) + 0 * difference if difference.ndim > 1 else difference
-    )
+    if difference.ndim < 2:
+        return SPREAD_FACTOR * difference
+    half_unit = float(jnp.finfo(expected.dtype).eps) / 2
+    sizes = np.where(np.isfinite(numbers), abs(numbers), 0.0)
+    row_error = np.maximum(difference, half_unit * sizes).max(-1, keepdims=True)
+    matrix_shape = expected.shape[-2:]
+    return SPREAD_FACTOR * math.sqrt(max(matrix_shape)) * (row_error + 0 * difference)
 
 
 def is_perturbed_integer(integers: np.ndarray, evaluations: np.ndarray) -> np.ndarray:
