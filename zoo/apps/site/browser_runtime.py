@@ -112,7 +112,7 @@ def _copy_files(package: NpmPackage, source: Path, target: Path) -> None:
         return
     try:
         archived = BytesIO(read_at_most(source, MAX_PACKAGE_BYTES))
-        with tarfile.open(fileobj=archived) as archive:
+        with tarfile.open(fileobj=archived, mode="r:gz") as archive:
             for name in package.files:
                 if member := archive.extractfile(f"package/dist/{name}"):
                     (target / name).write_bytes(member.read(MAX_PACKAGE_BYTES))
