@@ -64,6 +64,10 @@ ROWS = [
 
 NETWORKS = {**networks.NETWORKS, "vit5": nano(zoo.info("vit5_small").config)}
 
+TOO_FEW_REGISTERS = "not enough registers"
+"""OpenVINO's message if its code for a long chain of elementwise operations does not fit into the
+registers of a processor without AVX-512."""
+
 FROM_THE_END = "Scanning from the end"
 GROUPS = "Transposed convolutions with several kernels a group"
 NEW = "Operators of opset 26"
@@ -209,6 +213,8 @@ def assert_agrees(
 ) -> None:
     """Assert that a judge gives the expected outputs of a model, within a tolerance."""
     outputs = judge(model, arrays)
+    if isinstance(outputs, BaseException) and TOO_FEW_REGISTERS in str(outputs):
+        pytest.skip(f"OpenVINO cannot compile this program for this processor: {outputs}")
     assert not isinstance(outputs, BaseException), outputs
     for actual, reference in zip(outputs, expected, strict=True):
         assert_close(actual, reference, tolerance)
