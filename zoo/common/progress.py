@@ -173,7 +173,9 @@ class TerminalProgress:
 
     def stage(self, text: str, total: int | None = None) -> None:
         """Show the name of a stage of the work. `total` is its size in bytes, or None."""
-        self.rich.reset(self.task, description=printable(text), total=total, moved="")
+        # rich keeps the size of the previous stage if a task is reset without one.
+        self.rich.remove_task(self.task)
+        self.task = self.rich.add_task(printable(text), total=total, moved="")
 
     def step(self, size: int) -> None:
         """Record that `size` more bytes of the stage are done.
