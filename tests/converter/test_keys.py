@@ -68,8 +68,7 @@ def wide(key):
     ]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("partitionable", [True, False])
+@pytest.mark.parametrize("partitionable", [pytest.param(True, marks=pytest.mark.full), False])
 def test_both_orders_of_hashing_agree_with_jax(partitionable):
     """Draws agree with JAX at the oldest and newest opsets, and in 64 bits."""
     with jax.threefry_partitionable(partitionable):

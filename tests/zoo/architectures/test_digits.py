@@ -41,7 +41,14 @@ from zoo.checkpoints.identify import summarize_checkpoint
 from zoo.checkpoints.source import GivenCheckpoint
 from zoo.common.errors import BadOutput, BadRequest, MissingLibrary
 from zoo.data.digits import data as digits
-from zoo.data.digits.scenes import MAX_DIGITS, draw_scenes
+from zoo.data.digits.scenes import (
+    CANVAS_SIDE,
+    INK,
+    LARGEST_DIGIT,
+    MAX_DIGITS,
+    SMALLEST_DIGIT,
+    draw_scenes,
+)
 from zoo.images.pixel_values import pixel_values
 
 ENTRY = info("vit_digits")
@@ -109,6 +116,28 @@ def test_the_split_is_reproducible_and_balanced():
     seen, unseen = digits.split_digits(0, validate=True)
     assert len(seen.labels) + len(unseen.labels) == len(training_rows)
     assert not np.array_equal(digits.split_digits(1)[1].labels, digits.split_digits(0)[1].labels)
+
+
+def test_nearer_digits_hide_farther_ones():
+    """The digits of a scene are numbered from the farthest, and nearer ones are larger."""
+    training_set, _ = digits.split_digits()
+    scenes = draw_scenes(training_set, 60, 3)
+    assert scenes.images.shape == (60, CANVAS_SIDE, CANVAS_SIDE)
+    assert scenes.images.min() == 0 and 0.9 < scenes.images.max() <= 1
+    np.testing.assert_array_equal(scenes.nearness > 0, scenes.digit_numbers > 0)
+    assert (scenes.images[scenes.digit_numbers > 0] > INK).all()
+    sides = set()
+    for nearness, numbers in zip(scenes.nearness, scenes.digit_numbers, strict=True):
+        seen = [{*nearness[numbers == number].tolist()} for number in np.unique(numbers)[1:]]
+        assert all(len(values) == 1 for values in seen)
+        ordered = [round(LARGEST_DIGIT * value) for values in seen for value in values]
+        assert ordered == sorted({*ordered})
+        for number, side in zip(np.unique(numbers)[1:], ordered, strict=True):
+            rows, columns = np.nonzero(numbers == number)
+            assert max(np.ptp(rows), np.ptp(columns)) < side
+        sides |= {*ordered}
+    assert sides == {*range(SMALLEST_DIGIT, LARGEST_DIGIT + 1, 2)}
+    assert {int(numbers.max()) for numbers in scenes.digit_numbers} == {*range(1, MAX_DIGITS + 1)}
 
 
 @pytest.mark.full
