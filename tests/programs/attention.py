@@ -247,8 +247,17 @@ CACHES = [
          np.array([0, 5, 8, -3], np.int32)], (24,), {"TensorScatter": 1}, tags=DEFAULT),
 ]  # fmt: skip
 
+
+def zeroed(q, k, v, visible):
+    """Return attention whose weights are also set to zero where they are not visible."""
+    weights = jax.nn.softmax(jnp.where(visible, q @ k.T * 0.5, -jnp.inf))
+    return jnp.where(jnp.logical_not(visible), 0, weights) @ v
+
+
 PROGRAMS = [
     *(*MASKS, *NARROW, *GROUPS, *CACHES),
+    Case("zeroed where it is not visible", zeroed, [(3, 4), (5, 4), (5, 6), ((3, 5), bool)],
+         ops=ONE, tags=DEFAULT),
     Case("large and known", large_and_known, [(4, 550, 4)] * 3, ops={**ONE, "ReduceMax": 0},
          tags=DEFAULT),
 ]  # fmt: skip

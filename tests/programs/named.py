@@ -83,6 +83,8 @@ PICTURES = [
         ops={"ReduceSum": 1}),
     Case("group norm", jax.vmap(eqx.nn.GroupNorm(2, 4)), [("B", 4, "H", "4*W")],
          ops={"InstanceNormalization": 1, "ReduceSum": 0}, tolerance=2),
+    Case("layer norm of a square", partial(jax.nn.standardize, axis=(1, 2)), [(2, "B", "B", 3)],
+         ops={"LayerNormalization": 1}, tolerance=2),
     # AttNet has a kernel for each sample: under ``vmap`` there are as many groups as samples.
     *(Case(f"kernels of {kernel}", jax.vmap(partial(
         lax.conv_general_dilated, window_strides=(2, 1), **how)),

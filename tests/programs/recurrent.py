@@ -68,6 +68,23 @@ def from_the_last(x):
     return lax.scan(lambda h, row: (jnp.tanh(row @ w + h @ r),) * 2, first, rounds)
 
 
+def computed(x):
+    """Run a loop whose inputs are computed from the scanned rows by operations of every kind that
+    can run for all rounds at once."""
+    rng = np.random.default_rng(11)
+    w, r = (rng.standard_normal((n, H)).astype(np.float32) / 2 for n in (D, H))
+    scale = rng.standard_normal((2, 2, 2)).astype(np.float32)
+
+    def body(h, row):
+        squares = jnp.moveaxis(row.reshape(-1, 2, 2), 1, 2) * jnp.arange(1.0, 3)
+        products = jnp.einsum("bij,ijk->bik", squares, scale) + squares.max(1)[:, :, None]
+        ends = jnp.concatenate([products[:, 1:], jnp.full((x.shape[0], 1, 2), 0.5)], 1)
+        h = jnp.tanh(jax.nn.softmax(ends.reshape(-1, D), 1) @ w - h @ r)
+        return h, h
+
+    return lax.scan(body, jnp.zeros((x.shape[0], H)), jnp.swapaxes(x, 0, 1))
+
+
 def added(x):
     """Run a loop whose inputs are added to the product of the state, without weights."""
     r = np.random.default_rng(7).standard_normal((H, H)).astype(np.float32) / 2
@@ -207,6 +224,7 @@ PROGRAMS = [
     Case("of two inputs", of_two, (("B", 7, D), ("B", 7, D - 1)), ops={"RNN": 1, "Concat": 1},
          tags=DEFAULT),
     Case("from the last", from_the_last, CLOSED, ops={"RNN": 1, "Scan": 0}, tags=DEFAULT),
+    Case("computed inputs", computed, CLOSED, ops={"RNN": 1, "Scan": 0}, tags=DEFAULT),
     *(Case(f"inputs of {width} added", added, ((3, 7, width),), ops={"RNN": 1, "Scan": 0},
            tags=DEFAULT) for width in (1, H)),
     *(Case(f"gru, reset {name}", gru(inner), CLOSED, ops={"GRU": 1, "Scan": 0}, tags=DEFAULT)

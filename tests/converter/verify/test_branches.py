@@ -273,6 +273,36 @@ def hash_branch(x):
     return lax.cond(digest == 12345, jnp.sin, jnp.cos, x)
 
 
+def count_rounds(x):
+    """Return the rounds of a loop until their square is the sum of x."""
+    return lax.while_loop(lambda i: i**2 < x.sum(), lambda i: i + 1, 0) > 4
+
+
+def grow_from_sum(x):
+    """Return whether the result of a loop is large, whose initial value depends on x."""
+    _, size = lax.while_loop(
+        lambda state: state[0] < 3, lambda state: (state[0] + 1, state[1] * 2), (0, x.sum())
+    )
+    return size > 200
+
+
+def choose_constant(x):
+    """Return whether a conditional chose the large one of two constants."""
+    return lax.cond(x.sum() > 25, lambda: 30.0, lambda: 0.0) > 20
+
+
+@pytest.mark.parametrize("is_large", [count_rounds, grow_from_sum, choose_constant])
+def test_conditions_on_results_of_loops_and_conditionals_are_steered(is_large):
+    """The sine needs a sum of about 25, which no ordinary sample has."""
+
+    def fn(x):
+        return lax.cond(is_large(x), jnp.sin, jnp.cos, x)
+
+    export = converter.to_onnx(fn, [(5,)], verify=True)
+    assert export.verdict.untaken == []
+    assert not converter.check(export, lambda x: fn(x) * jnp.where(is_large(x), 1.5, 1)).passed
+
+
 def test_an_untaken_branch_is_named_with_its_line():
     export = converter.to_onnx(hash_branch, [(3,)], verify=True)
     line = hash_branch.__code__.co_firstlineno + 4
