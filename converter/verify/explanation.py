@@ -30,18 +30,19 @@ def row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
     lose as much in each of its ``n`` sums, where ``n`` is the larger size of the matrix, and so its
     error is up to ``SPREAD_FACTOR * sqrt(n)`` times that of JAX. In a vector, the error is
     ``SPREAD_FACTOR`` times the difference of each element alone. Infinite differences are treated
-    as zero.
+    as zero. Both parts of a complex number get the error of the larger one.
     """
     numbers = to_float64(pack_complex(expected))
     difference = absolute_difference(numbers, truth)
     difference = np.where(np.isfinite(difference), difference, 0.0)
-    if difference.ndim < 2:
-        return SPREAD_FACTOR * difference
-    half_unit = float(jnp.finfo(expected.dtype).eps) / 2
-    sizes = np.where(np.isfinite(numbers), abs(numbers), 0.0)
-    row_error = np.maximum(difference, half_unit * sizes).max(-1, keepdims=True)
-    matrix_shape = expected.shape[-2:]
-    return SPREAD_FACTOR * math.sqrt(max(matrix_shape)) * (row_error + 0 * difference)
+    factor, row_axes = float(SPREAD_FACTOR), int(is_complex(expected.dtype))
+    if expected.ndim > 1:
+        half_unit = float(jnp.finfo(expected.dtype).eps) / 2
+        sizes = np.where(np.isfinite(numbers), abs(numbers), 0.0)
+        difference = np.maximum(difference, half_unit * sizes)
+        factor, row_axes = factor * math.sqrt(max(expected.shape[-2:])), row_axes + 1
+    largest = difference.max(tuple(range(-row_axes, 0)), keepdims=True)
+    return np.broadcast_to(factor * largest, difference.shape)
 
 
 def is_perturbed_integer(integers: np.ndarray, evaluations: np.ndarray) -> np.ndarray:

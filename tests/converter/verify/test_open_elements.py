@@ -11,8 +11,10 @@ from jax.scipy.special import exp1
 
 import converter
 from converter.errors import CheckError
+from converter.ir.complex_pairs import pack_complex
 from converter.model.verdict import LEVELS
 from converter.verify import checking
+from converter.verify.explanation import row_rounding_error
 from converter.verify.watch import PassChecker, StepChangedError
 
 X = np.array([0.1, 0.3, 0.88, 2, 3], np.float32)
@@ -171,6 +173,19 @@ def test_matrices_without_perturbed_factors_are_judged_by_float64():
     }
     passed = {name for name, verdict in verdicts.items() if verdict.passed}
     assert passed == {"right", "rounded"}, verdicts
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_the_rounding_error_of_a_row_is_that_of_its_worst_element(dtype):
+    """An accurate row has the rounding of its largest number. A vector has no rows."""
+    expected = np.array([[1, 2, 3], [4, np.inf, 16]], dtype)
+    truth = pack_complex(expected.astype(np.promote_types(dtype, np.float64)))
+    truth[(0, 1, *(0,) * (truth.ndim - 2))] += 1e-3
+    errors = row_rounding_error(expected, truth).reshape(2, -1)
+    rows = 4 * 3**0.5 * np.array([1e-3, 16 * 2.0**-24])
+    np.testing.assert_allclose(errors, np.broadcast_to(rows[:, None], errors.shape))
+    first = row_rounding_error(expected[0], truth[0]).reshape(3, -1)
+    np.testing.assert_allclose(first, np.broadcast_to([[0], [4e-3], [0]], first.shape))
 
 
 LARGE = 1e6 * (np.eye(4) + np.random.default_rng(6).standard_normal((2, 4, 4)) / 9)
