@@ -41,25 +41,27 @@ def test_a_cell_has_one_line_after_the_first_second(advance_clock, monkeypatch):
 
     class Handle:
         def update(self, data, raw):
+            assert raw
             shown.append(data["text/plain"])
 
     def display(data, raw, display_id):
+        assert raw and display_id
         shown.append(data["text/plain"])
         return Handle()
 
     monkeypatch.setattr("IPython.display.display", display)
     with CellProgress() as progress:
         progress.stage("starting")
-        advance_clock(0.9)
+        advance_clock(0.75)
         progress.stage("reading", 40_000_000)
         assert shown == []
-        advance_clock(0.1)
+        advance_clock(0.375)
         progress.step(10_000_000)
-        advance_clock(0.1)
+        advance_clock(0.125)
         progress.step(10_000_000)
-        advance_clock(0.1)
+        advance_clock(0.125)
         progress.step(4_000_000)
-        advance_clock(0.2)
+        advance_clock(0.25)
         progress.stage("sorting")
     assert shown == [
         "reading █████░░░░░░░░░░░░░░░ 10 of 40 MB",
