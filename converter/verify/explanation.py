@@ -22,7 +22,7 @@ FLUSH_THRESHOLD = float(np.finfo(np.float32).smallest_normal)
 
 
 def row_rounding_error(expected: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Return the rounding error of each element of a matrix factorization, from JAX's error.
+    """Return the rounding error of each element of a matrix factorization, estimated from JAX's.
 
     The error of a row is the largest difference between JAX and float64 in it, at least half a unit
     in the last place of its largest number: a factorization has errors relative to its largest

@@ -1,7 +1,9 @@
 """Progress in a log, below a notebook cell and in a terminal. The clock is the test's."""
 
 import io
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich import progress as rich
@@ -25,7 +27,7 @@ def advance_clock(monkeypatch):
 def test_a_log_has_a_line_for_a_stage_and_one_every_ten_seconds(advance_clock, capsys):
     progress = LogProgress()
     progress.stage("reading", 40_000_000)
-    for seconds in (4, 5.9, 0.1, 9.9, 0.1):
+    for seconds in (4, 5.875, 0.125, 9.875, 0.125):
         advance_clock(seconds)
         progress.step(6_000_000)
     progress.stage("sorting")
@@ -49,7 +51,9 @@ def test_a_cell_has_one_line_after_the_first_second(advance_clock, monkeypatch):
         shown.append(data["text/plain"])
         return Handle()
 
-    monkeypatch.setattr("IPython.display.display", display)
+    module = SimpleNamespace(display=display)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=module))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
     with CellProgress() as progress:
         progress.stage("starting")
         advance_clock(0.75)

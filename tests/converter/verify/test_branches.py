@@ -274,7 +274,7 @@ def hash_branch(x):
 
 
 def count_rounds(x):
-    """Return the rounds of a loop until their square is the sum of x."""
+    """Return whether a loop that ends when the square of its rounds is the sum of x has many."""
     return lax.while_loop(lambda i: i**2 < x.sum(), lambda i: i + 1, 0) > 4
 
 

@@ -17,9 +17,9 @@ from zoo.export.timing.footprint import Footprint
 from zoo.registry.lookup import find_models
 
 
-def test_rows_of_the_list_of_models(tmp_path, monkeypatch):
-    """The number of parameters has a decimal below 1,000 million, and a square has one side."""
-    monkeypatch.setenv("HOME", str(tmp_path))
+def test_rows_of_the_list_of_models(zoo):
+    """The number of parameters has a decimal below 1,000 million, and a square has one side. The
+    fixture hides files of weights on this machine."""
     rows = {entry.name: model_row(entry)[1:] for entry in find_models(())}
     assert rows["dinov3_vits16"] == ("dinov3", "21.6 M", "224", "dinov3", "facebook")
     assert rows["dinov3_vit7b16"][1] == "6716 M"
@@ -67,7 +67,8 @@ def test_blocks_of_a_conversion():
     assert blocks[2].endswith(": a, b, c")
 
 
-def measured(name, times, footprint=None):
+def measure(name, times, footprint=None):
+    """Return a measured file, or the model of transformers without a footprint."""
     return MeasuredModel(name, (), times, footprint)
 
 
@@ -75,9 +76,9 @@ def test_rows_of_the_chart_of_a_benchmark():
     """Times are in milliseconds, ratios of medians, and files are relative to their folder."""
     used = Footprint(0.1, None, None)
     models = (
-        measured("out/onnx/a.onnx", [0.004, 0.002, 0.003], used),
-        measured("out/onnx/sub/b.onnx", [0.0045, 0.0075, 0.006], used),
-        measured("transformers", [0.012]),
+        measure("out/onnx/a.onnx", [0.004, 0.002, 0.003], used),
+        measure("out/onnx/sub/b.onnx", [0.0045, 0.0075, 0.006], used),
+        measure("transformers", [0.012]),
     )
     first, second, third = timed_rows(Bench(BenchOptions(), models, ProductTimes(None, {})))
     assert [row.name for row in (first, second, third)] == ["a.onnx", "sub/b.onnx", "transformers"]

@@ -11,7 +11,7 @@ from zoo.common.errors import BadFile
 from zoo.common.progress import LogProgress
 
 
-def archive_of(files):
+def pack_files(files):
     """Return the bytes of a compressed archive."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
@@ -22,11 +22,11 @@ def archive_of(files):
     return stream.getvalue()
 
 
-COMPLETE = archive_of(dict.fromkeys(ONNXRUNTIME_WEB.files, b"another version"))
+COMPLETE = pack_files(dict.fromkeys(ONNXRUNTIME_WEB.files, b"another version"))
 ARCHIVES = {
     "zeros": (bytes(20_000), "not a gzip file"),
     "compressed zeros": (gzip.compress(bytes(20_000)), "not found"),
-    "a file is missing": (archive_of({}), "not found"),
+    "a file is missing": (pack_files({}), "not found"),
     "cut off": (COMPLETE[:-30], "end-of-stream"),
     "another version": (COMPLETE, "is missing or differs"),
 }

@@ -13,7 +13,7 @@ from zoo.apps.embed.requests import KEY, THUMBNAIL
 from zoo.apps.site.searchable import SearchableDataset, search_facts, write_searchable
 
 
-def picture_of(width, height):
+def encode_picture(width, height):
     """Return the bytes of a PNG picture."""
     stream = BytesIO()
     Image.new("RGB", (width, height), "red").save(stream, "PNG")
@@ -34,7 +34,7 @@ class Table:
             yield np.arange(start, stop), self.vectors[start:stop]
 
     def take(self, rows, columns):
-        thumbnails = {0: picture_of(400, 200), 1: None, 2: picture_of(40, 90)}
+        thumbnails = {0: encode_picture(400, 200), 1: None, 2: encode_picture(40, 90)}
         for row in rows:
             picture = b"noise" if row == 0 else thumbnails[row % 3]
             values = {KEY: self.keys[row], THUMBNAIL: picture}
